@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from regard.evaluation.compare import compare as compare
     from regard.evaluation.evaluate import evaluate as evaluate
     from regard.evaluation.importing import import_model as import_model
-    from regard.inspection.word_alignment import align as align
+    from regard.inspection.alignment import align as align
     from regard.interop.exporting import export as export
     from regard.models import build as build
     from regard.preflight.check import check as check
@@ -52,7 +52,7 @@ _NAMES = {
     "evaluation.compare": ("compare",),
     "evaluation.evaluate": ("evaluate",),
     "evaluation.importing": ("import_model",),
-    "inspection.word_alignment": ("align",),
+    "inspection.alignment": ("align",),
     "interop.exporting": ("export",),
     "models": ("build",),
     "preflight.check": ("check",),

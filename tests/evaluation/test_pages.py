@@ -89,13 +89,6 @@ def test_every_point_of_a_chart_has_its_interval(facts: dict) -> None:
     assert all('<path class="interval"' in point for point in points)
 
 
-def test_a_bucket_without_an_interval_is_not_drawn(facts: dict) -> None:
-    one = {"from": 61, "to": None, "sentences": 1, "bleu": 40.0, "low": 40.0, "high": 40.0, "small": True}
-    html = evaluation_page("x", {**facts, "by_length": [one]}, [], "y")
-    assert ">too few</text>" in html
-    assert "<td>too few</td>" in html
-
-
 def test_a_small_bucket_is_hollow_and_its_line_is_dashed(facts: dict) -> None:
     few = {"from": 1, "to": 9, "sentences": 4, "bleu": 40.0, "low": 30.0, "high": 50.0, "small": True}
     many = {**few, "from": 10, "to": 19, "small": False}

@@ -16,11 +16,11 @@ from regard.inspection.alignment import (
     AlignmentCounts,
     AlignmentSettings,
     attention_weights,
-    candidate_settings,
+    best_links,
     count_matches,
     cross_attention,
-    directions,
     extract_alignment,
+    extract_links,
     symmetrize,
 )
 from regard.inspection.trace import Trace
@@ -31,7 +31,7 @@ ONE = AlignmentSettings(method="one")
 
 
 def aligned(trace: Trace, settings: AlignmentSettings) -> list[Link]:
-    return symmetrize(*directions(attention_weights(trace, [settings])[0]), settings.method)
+    return extract_links(attention_weights(trace, [settings])[0], settings.method)
 
 
 def test_each_target_word_is_aligned_to_the_source_word_with_the_most_attention() -> None:
@@ -84,27 +84,27 @@ def test_an_empty_translation_has_no_alignment() -> None:
 
 
 def test_a_word_without_attention_is_not_aligned() -> None:
-    assert directions(torch.tensor([[0.0, 0.0], [0.0, 0.3]])) == ([(1, 1)], [(1, 1)])
+    weights = torch.tensor([[0.0, 0.0], [0.0, 0.3]])
+    assert best_links(weights, -1) == best_links(weights, -2) == [(1, 1)]
 
 
 # Readings in folders.
 
 
 def test_settings_are_read_back_from_their_folder(tmp_path: Path) -> None:
-    assert AlignmentSettings.load(tmp_path) is None
     settings = AlignmentSettings(layer=3, head=2, shift=True, method="union")
     settings.save(tmp_path)
-    assert AlignmentSettings.load(tmp_path) == settings
+    assert AlignmentSettings.load(tmp_path, Config()) == settings
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", '{"layer": -1}', '{"head": "all"}', '{"method": "grow', '{"method": "x"}', '{"shift": 1}', '{"x": 1}'],
+    ["", "[]", '{"layer": -1}', '{"head": "all"}', '{"method": "grow', '{"method": "x"}', '{"x": 1}'],
 )
 def test_damaged_settings_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "alignment.json").write_text(text)
     with pytest.raises(FolderError, match=r"alignment\.json is damaged"):
-        AlignmentSettings.load(tmp_path)
+        AlignmentSettings.load(tmp_path, Config())
 
 
 def test_an_unknown_method_names_the_known_ones() -> None:
@@ -112,18 +112,10 @@ def test_an_unknown_method_names_the_known_ones() -> None:
         AlignmentSettings(method="unoin")
 
 
-def test_the_default_of_a_guided_model_is_the_guided_head() -> None:
+def test_the_default_of_a_guided_model_is_the_guided_head(tmp_path: Path) -> None:
     config = Config.read({"model": {"decoder_layers": 6}, "train": {"guided_alignment": 0.05}})
-    assert (AlignmentSettings.default(config).layer, AlignmentSettings.default(config).head) == (4, 0)
-    assert AlignmentSettings.default(Config()) == AlignmentSettings()
-
-
-def test_averages_are_tried_before_heads_and_unshifted_before_shifted() -> None:
-    found = candidate_settings(2, 3, averages=False)
-    assert len(found) == len(set(found)) == 2 * (1 + 2 + 2 * 3)
-    assert found[0] == AlignmentSettings(layer="mean")
-    assert all(settings.head == "mean" for settings in candidate_settings(2, 3, averages=True))
-    assert [settings.layer for settings in candidate_settings(1, 1, averages=False)] == [0, 0]
+    assert AlignmentSettings.load(tmp_path, config) == AlignmentSettings(layer=4, head=0)
+    assert AlignmentSettings.load(tmp_path, Config()) == AlignmentSettings()
 
 
 # Two directions.

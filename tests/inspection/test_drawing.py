@@ -154,7 +154,7 @@ def test_every_run_can_be_drawn(lines: list[dict[str, Any]]) -> None:
 @pytest.mark.slow
 def test_the_kept_update_is_marked() -> None:
     svg = drawing.draw_training(journal(40, 10), best=20, title="mine")["training.svg"].decode()
-    assert "kept: 30.00 at 20" in svg
+    assert "kept: 30 at 20" in svg
     assert "BLEU on the validation set" in svg
 
 

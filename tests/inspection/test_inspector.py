@@ -343,7 +343,7 @@ def test_markup_in_a_sentence_is_shown_as_text(browser: Any, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_page_can_have_two_traces(browser: Any, tmp_path: Path) -> None:
-    page = pages.page("two", [inspector.embed(full())] * 2, kind="attention", scripts=inspector.SCRIPTS)
+    page = pages.page("two", [inspector.embed(full())] * 2, kind="attention")
     with Opened(browser, tmp_path / "x.html", page) as opened:
         assert opened.count("table.map") == 2
         assert (

@@ -10,14 +10,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
 
-from regard.errors import DataError, FolderError
+from regard.errors import FolderError
 from regard.inspection.quality import (
     CALIBRATION_FILE,
     Calibration,
     Expected,
-    _logistic_regression,
     confidence,
     features,
     find_warnings,
@@ -94,8 +92,6 @@ def test_the_expected_script_and_lengths_are_learned_from_pairs() -> None:
     expected = Expected.from_pairs([("x" * length, "я" * 2 * length) for length in range(100, 200)])
     assert expected.script == "Cyrillic"
     assert 1.4 < expected.min_ratio < 1.9 < expected.max_ratio < 2.5
-    with pytest.raises(DataError, match="no pairs"):
-        Expected.from_pairs([])
 
 
 @pytest.mark.parametrize(
@@ -201,25 +197,10 @@ def test_a_calibration_is_read_back_from_its_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "{}", *(f'{{"weights": {weights}, "expected": {{}}}}'
-                            for weights in ("[1]", "[NaN, 0, 0, 0]", '"high"'))],
+                            for weights in ("[1]", '"high"'))],
 )  # fmt: skip
 def test_a_damaged_calibration_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / CALIBRATION_FILE).write_text(text)
-    with pytest.raises(FolderError, match="is damaged"):
-        Calibration.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "expected",
-    [
-        '"max_source_length": "9"',
-        '"max_source_length": 1.5',
-        '"max_source_length": true',
-        '"script": 7',
-    ],
-)
-def test_a_calibration_whose_expected_lengths_have_a_wrong_type_is_refused(tmp_path: Path, expected: str) -> None:
-    (tmp_path / CALIBRATION_FILE).write_text(f'{{"weights": [0, 0, 0, 0], "expected": {{{expected}}}}}')
     with pytest.raises(FolderError, match="is damaged"):
         Calibration.load(tmp_path)
 
@@ -281,13 +262,6 @@ def test_a_model_whose_translations_are_all_bad_has_a_confidence() -> None:
     found = nearly_all(False, 0)
     usual, sure = confidence([-0.6] * 7, found), confidence([-0.02] * 7, found)
     assert usual < 0.1 < 0.5 < sure
-
-
-def test_enough_translations_of_both_kinds_are_fitted_alone() -> None:
-    rows, good = judged(200)
-    assert min(sum(good), 200 - sum(good)) >= 10
-    expected = _logistic_regression(torch.tensor(rows, dtype=torch.float64), torch.tensor(good, dtype=torch.float64))
-    assert fit(rows, good) == tuple(expected.tolist())
 
 
 def test_a_calibration_without_weights_gives_no_confidence(tmp_path: Path) -> None:

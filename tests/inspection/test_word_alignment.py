@@ -1,4 +1,4 @@
-"""Pairs of lines are aligned by one model or two, with settings chosen by gold alignments or by agreement."""
+"""Pairs of lines are aligned by one model or two, with settings chosen by gold alignments."""
 
 from __future__ import annotations
 
@@ -23,18 +23,13 @@ from regard.config import Config
 from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError
 from regard.inspection.alignment import (
     METHODS,
-    AlignmentSettings,
-    candidate_settings,
-    count_matches,
-    directions,
-    symmetrize,
-)
-from regard.inspection.word_alignment import (
     Aligner,
-    both_directions,
+    AlignmentSettings,
     choose_attention,
-    choose_by_agreement,
-    choose_method,
+    choose_settings,
+    combined_weights,
+    count_matches,
+    extract_links,
 )
 from regard.models import build
 from regard.models.folder import save_model
@@ -53,7 +48,7 @@ DIAGONAL = [Gold(*[frozenset((i, i) for i in range(min(len(s.split()), len(t.spl
 
 
 def align_pairs(pairs: list[tuple[str, str]], forward: Aligner, backward: Aligner | None = None) -> list[list[Link]]:
-    return [symmetrize(*both, forward.settings.method) for both in both_directions(pairs, forward, backward)]
+    return [extract_links(weights, forward.settings.method) for weights in combined_weights(pairs, forward, backward)]
 
 
 def make_folder(folder: Path, family: str = "transformer", *, seed: int = 1, **text: Any) -> Path:
@@ -101,9 +96,9 @@ def test_a_model_without_cross_attention_is_refused(tmp_path: Path, family: str,
 
 def test_a_sentence_is_aligned_alike_alone_and_among_others(folder: Path) -> None:
     direction = Aligner.load(folder, "cpu")
-    together = direction.weights(PAIRS)
+    together = combined_weights(PAIRS, direction)
     for pair, weights in zip(PAIRS, together, strict=True):
-        torch.testing.assert_close(direction.weights([pair])[0], weights)
+        torch.testing.assert_close(combined_weights([pair], direction)[0], weights)
 
 
 def test_a_sentence_longer_than_the_model_knows_has_no_links_and_is_counted(tmp_path: Path) -> None:
@@ -115,7 +110,7 @@ def test_a_sentence_longer_than_the_model_knows_has_no_links_and_is_counted(tmp_
 
 def test_a_tag_is_no_word_of_the_source(folder: Path) -> None:
     plain, tagged = Aligner.load(folder, "cpu"), Aligner.load(folder, "cpu", tag="<2fr>")
-    one, other = plain.weights(PAIRS[:1])[0], tagged.weights(PAIRS[:1])[0]
+    one, other = (combined_weights(PAIRS[:1], aligner)[0] for aligner in (plain, tagged))
     assert one.shape == other.shape
     assert not torch.allclose(one, other)
     with pytest.raises(ConfigError, match="not trained with the tag <2de>"):
@@ -124,9 +119,8 @@ def test_a_tag_is_no_word_of_the_source(folder: Path) -> None:
 
 @pytest.mark.parametrize("tag", ["", "<2fr>"])
 def test_a_word_in_a_script_without_spaces_is_one_word(folder: Path, tag: str) -> None:
-    weights = Aligner.load(folder, "cpu", tag=tag).weights(
-        [("中国人民", "the old house"), ("中国 人民", "the old house")]
-    )
+    pairs = [("中国人民", "the old house"), ("中国 人民", "the old house")]
+    weights = combined_weights(pairs, Aligner.load(folder, "cpu", tag=tag))
     assert [tuple(part.shape) for part in weights] == [(3, 1), (3, 2)]
 
 
@@ -140,8 +134,8 @@ def test_lines_without_spaces_between_words_are_reported(folder: Path, tmp_path:
     ]
     assert said == [
         [
-            "2 lines in Han script have no spaces, so each is one word to align: put spaces between their words, as a "
-            "word segmenter does"
+            "2 lines have no spaces, so each is one word to align: put spaces between their words, as a word segmenter "
+            "does"
         ],
         [],
     ]
@@ -152,9 +146,9 @@ def test_lines_without_spaces_between_words_are_reported(folder: Path, tmp_path:
 
 def test_the_attention_of_two_models_is_multiplied(folder: Path, reverse: Path) -> None:
     forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
-    one, other = forward.weights(PAIRS[2:3])[0], backward.weights([PAIRS[2][::-1]])[0].T
+    one, other = combined_weights(PAIRS[2:3], forward)[0], combined_weights([PAIRS[2][::-1]], backward)[0].T
     forward.settings = AlignmentSettings(method="union")
-    assert align_pairs(PAIRS[2:3], forward, backward)[0] == symmetrize(*directions(one * other), "union")
+    assert align_pairs(PAIRS[2:3], forward, backward)[0] == extract_links(one * other, "union")
 
 
 def total(direction: Aligner, backward: Aligner | None = None) -> float:
@@ -164,53 +158,25 @@ def total(direction: Aligner, backward: Aligner | None = None) -> float:
 def test_the_settings_with_the_lowest_error_rate_are_chosen(folder: Path) -> None:
     direction = Aligner.load(folder, "cpu")
     errors = {}
-    for settings in candidate_settings(2, 2, averages=False):
-        direction.settings = replace(settings, method="one")
-        errors[settings] = total(direction)
+    for layer, head, shift in itertools.product(("mean", 0, 1), ("mean", 0, 1), (False, True)):
+        if layer != "mean" or head == "mean":
+            settings = direction.settings = AlignmentSettings(layer, head, shift, "one")  # type: ignore[arg-type]
+            errors[settings] = total(direction)
     choose_attention(direction, PAIRS, DIAGONAL)
-    assert errors[replace(direction.settings, method="grow-diag-final")] == min(errors.values())
+    assert errors[direction.settings] == min(errors.values())
 
 
-def test_the_method_with_the_lowest_error_rate_is_chosen(folder: Path, reverse: Path) -> None:
-    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
+def test_the_method_with_the_lowest_error_rate_is_chosen_and_saved(tmp_path: Path, corpus: Path) -> None:
+    forward, backward = (Aligner.load(make_folder(tmp_path / str(seed), seed=seed), "cpu") for seed in (1, 2))
+    dev = [str(corpus / name) for name in ("a.txt", "b.txt", "gold.align")]
+    choose_settings((dev[0], dev[1], dev[2]), forward, backward)
+    saved = AlignmentSettings.load(forward.folder, forward.config)
+    assert saved == forward.settings
     errors = []
     for method in METHODS:
-        forward.settings = AlignmentSettings(method=method)
+        forward.settings = replace(saved, method=method)
         errors.append(total(forward, backward))
-    found = choose_method(PAIRS, DIAGONAL, forward, backward)
-    assert float(found.aer) == total(forward, backward) == min(errors)
-
-
-def test_without_gold_the_settings_that_agree_most_are_chosen(folder: Path, reverse: Path) -> None:
-    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
-    agreed = choose_by_agreement(PAIRS, forward, backward)
-    chosen = forward.settings, backward.settings
-    best = 0.0
-    turned = [pair[::-1] for pair in PAIRS]
-    for one in candidate_settings(2, 2, averages=True):
-        for other in candidate_settings(2, 2, averages=True):
-            forward.settings, backward.settings = one, other
-            ours = [set(directions(weights)[0]) for weights in forward.weights(PAIRS)]
-            theirs = [set(directions(weights.T)[1]) for weights in backward.weights(turned)]
-            both = sum(len(a & b) for a, b in zip(ours, theirs, strict=True))
-            best = max(best, 2 * both / sum(len(a) + len(b) for a, b in zip(ours, theirs, strict=True)))
-    assert agreed == pytest.approx(best)
-    assert all(settings.head == "mean" for settings in chosen)
-
-
-def test_settled_settings_stay_when_the_others_are_chosen(folder: Path, reverse: Path) -> None:
-    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
-    forward.settings, forward.settled = AlignmentSettings(layer=1, head=1, shift=True), True
-    choose_by_agreement(PAIRS, forward, backward)
-    assert forward.settings == AlignmentSettings(layer=1, head=1, shift=True)
-    assert backward.settings.layer is not None
-
-
-def test_without_a_pair_to_align_the_settings_stay(folder: Path, reverse: Path) -> None:
-    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
-    before = forward.settings, backward.settings
-    assert choose_by_agreement([("", "the house")], forward, backward) == 0
-    assert (forward.settings, backward.settings) == before
+    assert errors[METHODS.index(saved.method)] == min(errors)
 
 
 # The command.
@@ -256,7 +222,7 @@ def test_chosen_settings_are_saved_for_later_calls(run: Any, tmp_path: Path, rev
     dev = ("--dev", "a.txt", "b.txt", "gold.align")
     chosen = run(folder, "a.txt", "b.txt", "--reverse", back, *dev)
     assert "AER" in chosen.stderr
-    assert AlignmentSettings.load(back) is not None
+    assert (back / "alignment.json").exists()
     later = run(folder, "a.txt", "b.txt", "--reverse", back)
     assert later.stdout == chosen.stdout
     assert later.stderr == ""
@@ -276,10 +242,9 @@ def test_the_json_report_has_the_settings(run: Any, folder: Path) -> None:
         run(folder, "a.txt", "b.txt", "--out", "links")
 
 
-def test_two_directions_without_settings_report_their_agreement(run: Any, folder: Path, reverse: Path) -> None:
-    done = run(folder, "a.txt", "b.txt", "--reverse", reverse)
-    assert "they agree on" in done.stderr
-    assert len(done.stdout.splitlines()) == len(PAIRS)
+def test_two_directions_without_settings_use_the_mean_of_the_layers(folder: Path, reverse: Path, corpus: Path) -> None:
+    found = regard.align(folder, corpus / "a.txt", corpus / "b.txt", reverse=reverse, device="cpu")
+    assert found.settings == found.reverse_settings == AlignmentSettings(layer="mean")
 
 
 def test_impossible_settings_are_refused(run: Any, folder: Path, corpus: Path) -> None:

@@ -174,18 +174,17 @@ def align(
         raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
     options.check_output(out, source, target, gold, *(dev or ()), force=force)
     from regard.devices import use_threads
-    from regard.inspection.word_alignment import align as align_files
-    from regard.inspection.word_alignment import pharaoh
+    from regard.inspection import alignment
 
     use_threads(threads)
     with tables.output_lines(out, "aligning", force=force) as (write_line, progress):
         pairs = itertools.count(1)
 
-        def write(alignment: list[Link]) -> None:
-            write_line(pharaoh(alignment))
+        def write(links: list[Link]) -> None:
+            write_line(alignment.pharaoh(links))
             progress(next(pairs), None)
 
-        result = align_files(**arguments, write=write)
+        result = alignment.align(**arguments, write=write)
     if hypothesis is not None or as_json:
         return tables.show(result, as_json=as_json)
     for message in [*result.messages, *(f"no alignment for {n:,} pairs: {why}" for why, n in result.left_out.items())]:

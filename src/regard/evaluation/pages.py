@@ -136,9 +136,7 @@ def page(
     languages: tuple[str, str] = ("", ""),
 ) -> str:
     """One HTML file of these parts, and of sentences that open their traces; `languages` are codes or empty."""
-    traced = any(output.trace is not None for row in rows for output in row.outputs)
-    scripts = inspector.SCRIPTS if traced else pages.SCRIPTS
-    return pages.page(title, [*parts, _sentences(rows, languages)], kind=kind, about=about, scripts=scripts)
+    return pages.page(title, [*parts, _sentences(rows, languages)], kind=kind, about=about)
 
 
 # Headlines.
@@ -202,8 +200,12 @@ def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
     """The scores, charts and counts of one system, from the dict of an Evaluation."""
     frequencies = charts.interval_chart(
         [
-            charts.group(
-                x, x["words"], x["words"] < charts.FEW_WORDS, [(100 * x["f1"], 100 * x["low"], 100 * x["high"])]
+            charts.Group(
+                x["from"],
+                x["to"],
+                x["words"],
+                x["words"] < charts.FEW_WORDS,
+                [(100 * x["f1"], 100 * x["low"], 100 * x["high"])],
             )
             for x in result["by_frequency"]
             if x["words"]
@@ -278,7 +280,7 @@ def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *
     groups = []
     for bucket in buckets:
         scores = [(x["bleu"], x["low"], x["high"]) for x in (bucket["systems"] if names else [bucket])]
-        groups.append(charts.group(bucket, bucket["sentences"], bucket["small"], scores))
+        groups.append(charts.Group(bucket["from"], bucket["to"], bucket["sentences"], bucket["small"], scores))
     chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, few="fewer than 30 sentences")
     return card("BLEU by sentence length", note, chart)
 

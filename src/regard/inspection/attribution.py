@@ -9,8 +9,8 @@ words depend on. Pages and figures name the method they show.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import product
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain, product
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -46,14 +46,11 @@ class Map(NamedTuple):
     """How much each row word depends on each column word, by one method."""
 
     method: str
-    kind: str
-    """The attention whose axes it has: "encoder", "decoder" or "cross"."""
+    kind: str  # the attention whose axes it has: "encoder", "decoder" or "cross"
     rows: Side
     columns: Side
-    values: Tensor
-    """[layer, head, row word, column word]; one layer and one head for methods that have none."""
-    joined: Tensor
-    """[layer, row word, column word]: all heads of a layer combined."""
+    values: Tensor  # [layer, head, row word, column word]; one layer and one head for methods that have none
+    joined: Tensor  # [layer, row word, column word]: all heads of a layer combined
 
     @property
     def signed(self) -> bool:
@@ -63,10 +60,10 @@ class Map(NamedTuple):
     @property
     def high(self) -> float:
         """The value of the strongest colour: 1 for weights and shares, else the largest value of the whole map."""
-        if self.method in ("attention", "rollout"):
+        if self.method in ("attention", "rollout") or not self.values.numel():
             return 1.0
-        tensors = [x.abs().max() for x in (self.values, self.joined) if x.numel()]
-        return float(f"{max(map(float, tensors), default=0.0):.6g}") or 1.0
+        highest = max(float(values.abs().max()) for values in (self.values, self.joined))
+        return float(f"{highest:.6g}") or 1.0
 
     def picture(self, layer: int | None = None, head: int | None = None) -> tuple[str, Tensor]:
         """The chosen layer and head in words, and their values [row word, column word]."""
@@ -110,9 +107,9 @@ def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str
     kind = kind or default_kind(trace)
     if method in SIGNED and kind != default_kind(trace):
         raise InputError(f"{method} explains the output: for a {trace.family} the kind is {default_kind(trace)}")
+    if method not in SIGNED and not trace.attention:
+        raise InputError(f"this {trace.family} has no attention to show: use --method gradient or ablation")
     if method not in SIGNED:
-        if not trace.attention:
-            raise InputError(f"this {trace.family} has no attention to show: use --method gradient or ablation")
         trace.check_kind(kind)
     if model is None and (method in ("value", *SIGNED) or (method == "rollout" and trace.family == "gpt")):
         raise InputError(f"{method} needs the model that made this trace")
@@ -148,12 +145,9 @@ def rollout(trace: Trace, kind: str, model: nn.Module | None = None) -> Map:
     rows, columns = trace.rows(kind), trace.columns(kind)
     weights = {name: layers.mean(1) for name, layers in trace.attention.items()}  # [L, R, C], heads averaged
     if trace.family == "gpt":
-        record: Record = {}
-        with torch.no_grad():
-            log_probabilities(cast(nn.Module, model), [trace.source.ids], trace.target.ids, trace.special.start, record)
-        layers = [record[f"decoder.{layer}.self"][0].float().cpu().mean(0) for layer in range(len(weights[kind]))]
-        shares = rollout_self(torch.stack(layers))[-len(rows.ids) :]
-    elif kind == "encoder" and kind in weights:
+        layers = torch.stack([layer.mean(0) for layer, _ in _projected_values(cast(nn.Module, model), trace, kind)])
+        shares = rollout_self(layers)[-len(rows.ids) :]
+    elif kind == "encoder":
         shares = rollout_self(weights["encoder"])
     elif kind == "cross" and len(weights) == len(KINDS):
         shares = rollout_cross(weights["encoder"], weights["decoder"], weights["cross"])
@@ -215,16 +209,12 @@ def _projected_values(model: nn.Module, trace: Trace, kind: str) -> list[tuple[T
         join = head.out_proj.weight.float().unflatten(1, (head.heads, -1))  # (size, H, D)
         layers.append((result[1][0].float().cpu(), torch.einsum("hcd,shd->hcs", values, join).cpu()))
 
-    stack = cast(Any, model.encoder if kind == "encoder" else model.decoder)
-    hooks = [
-        (block.cross if kind == "cross" else block.attention).register_forward_hook(record_layer)
-        for block in stack.blocks
-    ]
-    try:
+    blocks = cast(Any, model.encoder if kind == "encoder" else model.decoder).blocks
+    with ExitStack() as hooks:
+        for block in blocks:
+            attending = block.cross if kind == "cross" else block.attention
+            hooks.enter_context(attending.register_forward_hook(record_layer))
         log_probabilities(model, [trace.source.ids], trace.target.ids, trace.special.start, {})
-    finally:
-        for hook in hooks:
-            hook.remove()
     return layers
 
 
@@ -266,54 +256,39 @@ def scaled_embeddings(model: nn.Module, factor: float) -> Iterator[tuple[list[Te
         return scaled[0]
 
     table: Any = model.target if isinstance(model, GPT) else model.source
-    hook = (table.token if isinstance(table, Embedding) else table).register_forward_hook(scale)
-    try:
+    with (table.token if isinstance(table, Embedding) else table).register_forward_hook(scale):
         yield original, scaled
-    finally:
-        hook.remove()
 
 
 @torch.no_grad()
 def ablation(trace: Trace, kind: str, model: nn.Module) -> Map:
     """The drop of every token's log-probability when a word is removed, or for a bert masked."""
-    rows, columns = trace.rows(kind), trace.columns(kind)
-    drops = _ablate_gpt(model, trace) if trace.family == "gpt" else _ablate_source(model, trace)
+    rows, columns, start = trace.rows(kind), trace.columns(kind), trace.special.start
+    if trace.family == "gpt":  # removing a word changes only the tokens after it
+        whole, begin = [*columns.ids, trace.target.ids[-1]], len(trace.source.ids)
+        logs = log_probabilities(model, [trace.source.ids], trace.target.ids, start)[0].cpu()
+        drops = torch.zeros(len(logs), len(columns.words))
+        for removed in range(len(columns.words)):
+            last = len(columns.word) - 1 - columns.word[::-1].index(removed)
+            first = max(begin, last + 1)  # of the tokens that come after
+            before = [number for number, word in zip(whole[:first], columns.word, strict=False) if word != removed]
+            without = log_probabilities(model, [before or [start]], whole[first:], start)[0].cpu()
+            drops[first - begin :, removed] = logs[first - begin :] - without
+    else:
+        replacement = [trace.special.mask] if trace.family == "bert" else []
+        tokens = [([number], word) for number, word in zip(columns.ids, columns.word, strict=True)]
+        texts = [
+            list(chain.from_iterable(replacement if word == removed else number for number, word in tokens))
+            for removed in range(-1, len(columns.words))  # the first text is whole
+        ]
+        if not all(texts):
+            raise InputError("the source has only one word: nothing is left without it")
+        size, target = _copies(trace, model), _explained_tokens(trace)
+        parts = [log_probabilities(model, texts[at : at + size], target, start) for at in range(0, len(texts), size)]
+        logs = torch.cat(parts).cpu()
+        drops = (logs[0] - logs[1:]).T
     values = sum_by_word(drops, rows)
     return Map("ablation", kind, rows, columns, values[None, None], values[None])
-
-
-def _ablate_source(model: nn.Module, trace: Trace) -> Tensor:
-    """(T, words)"""
-    ids, words = trace.source.ids, trace.source.word
-    replacement = [trace.special.mask] if trace.family == "bert" else []
-    texts = [ids]
-    for removed in range(len(trace.source.words)):
-        pairs = zip(ids, words, strict=True)
-        texts.append([kept for number, word in pairs for kept in ([number] if word != removed else replacement)])
-    if not all(texts):
-        raise InputError("the source has only one word: nothing is left without it")
-    size, target = _copies(trace, model), _explained_tokens(trace)
-    parts = [
-        log_probabilities(model, texts[at : at + size], target, trace.special.start)
-        for at in range(0, len(texts), size)
-    ]
-    logs = torch.cat(parts).cpu()
-    return (logs[0] - logs[1:]).T
-
-
-def _ablate_gpt(model: nn.Module, trace: Trace) -> Tensor:
-    """(T, words): removing a word changes only the tokens after it."""
-    columns = trace.columns("decoder")
-    whole, begin = [*columns.ids, trace.target.ids[-1]], len(trace.source.ids)
-    logs = log_probabilities(model, [trace.source.ids], trace.target.ids, trace.special.start)[0].cpu()
-    drops = torch.zeros(len(logs), len(columns.words))
-    for removed in range(len(columns.words)):
-        removed_tokens = [index for index, word in enumerate(columns.word) if word == removed]
-        first = max(begin, removed_tokens[-1] + 1)  # of the tokens that come after
-        before = [whole[index] for index in range(first) if index not in removed_tokens] or [trace.special.start]
-        without = log_probabilities(model, [before], whole[first:], trace.special.start)[0].cpu()
-        drops[first - begin :, removed] = logs[first - begin :] - without
-    return drops
 
 
 METHODS: dict[str, Callable[..., Map]] = {
@@ -328,9 +303,7 @@ METHODS: dict[str, Callable[..., Map]] = {
 def log_probabilities(
     model: nn.Module, sources: Sequence[Sequence[int]], target: Sequence[int], start: int, record: Record | None = None
 ) -> Tensor:
-    """(B, T) log-probabilities of one target after each of the sources; for a bert, of the target in their place.
-    A decoder begins with the token `start`.
-    """
+    """(B, T) log-probabilities of one target after each of the sources; for a bert, of the target in their place."""
     logits, starts = teacher_force(model, sources, [target] * len(sources), record, start=start)
     ids = torch.tensor(target, dtype=torch.int64, device=logits.device).expand(len(sources), -1)
     return logits[:, starts[0] :].float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
@@ -348,5 +321,5 @@ def _explained_tokens(trace: Trace) -> list[int]:
 
 def _copies(trace: Trace, model: nn.Module) -> int:
     """The number of copies of a sentence that run at once."""
-    device = next(model.parameters()).device
-    return max(1, BATCH_TOKENS[device.type] // (len(trace.source.ids) + len(trace.target.ids)))
+    limit = BATCH_TOKENS[next(model.parameters()).device.type]
+    return max(1, limit // (len(trace.source.ids) + len(trace.target.ids)))

@@ -44,10 +44,10 @@ class Frame(NamedTuple):
         unit: str,
         axis: str,
         heights: Mapping[float, str],
-        places: Iterable[tuple[float, str, str]],
+        places: Sequence[tuple[float, str, str]],
     ) -> str:
         """An SVG; `heights` label the vertical axis, `places` the horizontal one in two lines."""
-        floor, places = self.y(0), list(places)
+        floor = self.y(0)
         height = self.height - 18 * (not any(below for _, _, below in places))
         grid = (
             f'<line class="grid" x1="{LEFT}" x2="{self.width - RIGHT}" y1="{self.y(share)}" y2="{self.y(share)}"/>'
@@ -89,60 +89,39 @@ def _key(kind: str, drawing: str) -> str:
 
 
 def _chart(
-    series: Mapping[str, Sequence[Point | None]],
-    *axes: Any,
-    joined: bool = True,
-    legend: Mapping[str, str] | None = None,
+    series: Mapping[str, Sequence[Point]], *axes: Any, joined: bool = True, legend: Mapping[str, str] | None = None
 ) -> str:
-    """Series with a legend; `axes` are those of a frame, and `legend` explains further marks."""
-    keys = {series_key(number): name for number, name in enumerate(series)} | {
-        key: meaning for meaning, key in (legend or {}).items()
-    }
+    """Series with a legend; `axes` are those of a frame, and `legend` has further keys and their meanings."""
+    keys = {series_key(number): name for number, name in enumerate(series)} | dict(legend or {})
     items = "".join(f"<li>{key}{escape(name)}</li>" for key, name in keys.items())
-    marks = [mark for number, points in enumerate(series.values()) for mark in _marks(number, points, joined)]
-    return f'<ul class="legend">{items}</ul>{WIDE.draw(marks, *axes)}'
-
-
-def _marks(number: int, points: Sequence[Point | None], joined: bool) -> Iterator[str]:
-    """The lines of a series, then its points above their intervals."""
-    x, y, colour = WIDE.x, WIDE.y, f"s{number % 6}"
-    for one, two in pairwise(points):
-        if joined and one is not None and two is not None:
+    x, y, marks = WIDE.x, WIDE.y, list[str]()
+    for number, points in enumerate(series.values()):  # the lines of a series, then its points above their intervals
+        colour = f"s{number % 6}"
+        for one, two in pairwise(points) if joined else ():
             few = " few" * (one.hollow or two.hollow)
             line = f'x1="{x(one.x)}" y1="{y(one.y)}" x2="{x(two.x)}" y2="{y(two.y)}"'
-            yield f'<line class="path {colour}{few}" {line}/>'
-    for point in points[:: math.ceil(len(points) / MAX_MARKED) or 1]:
-        if point is not None:
+            marks.append(f'<line class="path {colour}{few}" {line}/>')
+        for point in points[:: math.ceil(len(points) / MAX_MARKED) or 1]:
             low, high = map(y, point.interval or (point.y, point.y))
-            yield (
+            marks.append(
                 f'<g class="point {colour}{" few" * point.hollow}" data-hint="{escape(point.hint)}"'
                 f' transform="translate({x(point.x)} {y(point.y)})"><path class="interval"'
                 f' d="M0 {low - y(point.y):.1f}V{high - y(point.y):.1f}"/><path d="{SHAPES[number % 6]}"/></g>'
             )
+    return f'<ul class="legend">{items}</ul>{WIDE.draw(marks, *axes)}'
 
 
 # Points with intervals.
 
-BOOTSTRAP = "95 % bootstrap interval"
-
-
-Score = tuple[float, float, float]
-"""A value and its interval."""
-
 
 class Group(NamedTuple):
-    """A bucket on the horizontal axis with a score of each series, or None if it has no interval."""
+    """A bucket on the horizontal axis, with the score and interval (value, low, high) of each series."""
 
-    label: str
+    first: int
+    last: int | None
     size: int
     small: bool
-    scores: Sequence[Score | None]
-
-
-def group(bucket: Mapping[str, Any], size: int, small: bool, scores: Sequence[Score]) -> Group:
-    """A score is None if a small bucket has a bootstrap interval of almost zero width, which would look certain."""
-    shown = [None if small and high - low < 0.05 else (x, low, high) for x, low, high in scores]
-    return Group(format_range(bucket["from"], bucket["to"]), size, small, shown)
+    scores: Sequence[tuple[float, float, float]]
 
 
 def format_range(first: int, last: int | None) -> str:
@@ -151,55 +130,42 @@ def format_range(first: int, last: int | None) -> str:
 
 
 def interval_chart(
-    groups: Sequence[Group],
-    names: Sequence[str],
-    unit: str,
-    axis: str,
-    *,
-    few: str = "",
-    joined: bool = True,
+    groups: Sequence[Group], names: Sequence[str], unit: str, axis: str, *, few: str = "", joined: bool = True
 ) -> str:
-    """Scores with their intervals over buckets, as a chart and as a table; a score without an interval is left out.
+    """Scores with their intervals over buckets, as a chart and as a table.
 
-    `few` is the meaning of hollow points in the legend.
+    `few` is the meaning of hollow points, those of small buckets, in the legend.
     """
-    bounds = [bound for group in groups for score in group.scores if score for bound in score[1:]]
+    bounds = [bound for group in groups for score in group.scores for bound in score]
     high = min(math.ceil(max(bounds, default=100.0) / 10) * 10, 100)
     low = max(min(math.floor(min(bounds, default=0.0) / 10) * 10, high - 20), 0)
     high = max(high, low + 20)  # multiples of ten around all values, at least twenty apart
 
     def height(value: float) -> float:
-        return (min(max(value, low), high) - low) / (high - low)
+        return (min(max(value, low), high) - low) / (high - low)  # intervals of tiny buckets may pass 0 and 100
 
-    middles = [(index + 0.5) / len(groups) for index in range(len(groups))]
-    series: dict[str, list[Point | None]] = {}
+    places = [
+        ((index + 0.5) / len(groups), format_range(group.first, group.last), f"{group.size:,}")
+        for index, group in enumerate(groups)
+    ]
+    series: dict[str, list[Point]] = {}
     rows = []
     for number, name in enumerate(names):
-        offset = (number - (len(names) - 1) / 2) * min(0.023, 0.72 / len(groups) / len(names)) if groups else 0.0
+        offset = (number - (len(names) - 1) / 2) * min(0.023, 0.72 / max(len(groups), 1) / len(names))
         series[name], cells = [], [escape(name)]
-        for middle, group in zip(middles, groups, strict=True):
-            score = group.scores[number]
-            if score is None:
-                series[name].append(None)
-                cells.append("too few")
-                continue
-            value, bottom, top = score
-            interval = f"{bottom:z.1f}–{top:.1f}"
-            hint = f"{name} {value:.1f} ({interval}) at {group.label}"
-            ends = height(bottom), height(top)
+        for (middle, label, _), group in zip(places, groups, strict=True):
+            value, bottom, top = group.scores[number]
+            interval, ends = f"{bottom:z.1f}–{top:.1f}", (height(bottom), height(top))
+            hint = f"{name} {value:.1f} ({interval}) at {label}"
             series[name].append(Point(middle + offset, height(value), ends, group.small, hint))
             cells.append(f'{value:.1f}<br><span class="soft">{interval}</span>')
         rows.append(cells)
-    legend = {BOOTSTRAP: _key("", '<path class="interval" d="M0-6V6"/>')}
+    legend = {_key("", '<path class="interval" d="M0-6V6"/>'): "95 % bootstrap interval"}
     if few and any(group.small for group in groups):
-        legend[few] = _key("few", f'<path d="{SHAPES[0]}"/>')
-    places = [
-        (middle, group.label, f"{group.size:,}" if any(group.scores) else "too few")
-        for middle, group in zip(middles, groups, strict=True)
-    ]
+        legend[_key("few", f'<path d="{SHAPES[0]}"/>')] = few
     heights = {height(value): f"{value:g}" for value in round_ticks(low, high)}
     chart = _chart(series, unit, axis, heights, places, joined=joined, legend=legend)
-    return chart + fold("as a table", table(["", *(group.label for group in groups)], rows))
+    return chart + fold("as a table", table(["", *(label for _, label, _ in places)], rows))
 
 
 # Curves.
@@ -219,9 +185,8 @@ def curve_chart(curves: Mapping[str, Sequence[tuple[float, float]]], unit: str, 
         for name, curve in curves.items()
     }
     heights = {height(value): f"{value:g}" for value in log_ticks(low, high)}
-    return _chart(
-        series, unit, axis, heights, [(value / width, f"{value:,g}", "") for value in round_ticks(0.0, width)]
-    )
+    places = [(value / width, f"{value:,g}", "") for value in round_ticks(0.0, width)]
+    return _chart(series, unit, axis, heights, places)
 
 
 def log_ticks(low: float, high: float) -> list[float]:

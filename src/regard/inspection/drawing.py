@@ -19,16 +19,15 @@ from regard.folders import write_file
 from regard.inspection import inspector, pages
 from regard.inspection.attribution import MEANINGS, UNITS, Map, explain
 from regard.inspection.charts import log_ticks
-from regard.inspection.trace import Side, Trace
+from regard.inspection.trace import Trace
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SUFFIXES = (".html", ".png", ".svg")
 CELL = 0.26  # inches; labels of 9 points at 45 degrees do not overlap
 MAX_LABEL = 30  # letters of a word
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML 1.0 does not allow
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 INK, SOFT = "#23262b", "#6b7078"
 NEGATIVE, ZERO, POSITIVE = "#b3372f", "#ffffff", "#0b4a8a"  # as on the pages
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -67,21 +66,19 @@ def draw(
     force: bool = False,
     **options: Any,
 ) -> None:
-    """Write a figure of the first map, or a page with all maps; by default of the attention.
+    """Write a figure of the first map, or a page with all maps and further options of `inspector.contents`.
 
-    The options are further ones of a page (`inspector.contents`). Letters that no installed font has are drawn as
-    boxes, with a warning.
+    By default the map is that of the attention.
     """
     path = Path(path)
     check_suffix(path)
-    title = title or trace.family
     if not maps:
         trace = trace.split_punctuation()
+    choice: dict[str, Any] = {"layer": layer, "head": head, "title": title or trace.family}
     if path.suffix.lower() == ".html":
-        page = inspector.page(trace, maps, title=title, layer=layer, head=head, **options)
-        return write_file(path, page, force=force)
+        return write_file(path, inspector.page(trace, maps, **choice, **options), force=force)
     shown = maps[0] if maps else explain(trace, "attention")
-    return write_file(path, heat_map(shown, path.suffix[1:].lower(), layer=layer, head=head, title=title), force=force)
+    return write_file(path, heat_map(shown, path.suffix[1:].lower(), **choice), force=force)
 
 
 def check_suffix(path: Path, also: Sequence[str] = ()) -> None:
@@ -127,12 +124,17 @@ def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | Non
         raise InputError("there are no words to draw")
     rows, columns = values.shape
     heading = " · ".join(filter(None, [title, shown.method, shown.kind if shown.kind != "cross" else "", where]))
-    # An SVG is drawn with the fonts of its viewer.
-    noto = sorted({font.name for font in font_manager.fontManager.ttflist if font.name.startswith("Noto Sans")})
+    meaning = MEANINGS[shown.method]
+    letters = max(56, int(CELL * columns * 16))  # about as many fit into a line above or below the map
+    fonts = SVG_FONTS
+    if kind == "png":
+        fonts = sorted({font.name for font in font_manager.fontManager.ttflist if font.name.startswith("Noto Sans")})
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts of an SVG need not be installed here
     with (
-        _figure((CELL * columns, CELL * rows), [FONT, *(SVG_FONTS if kind == "svg" else noto)]) as figure,
-        _one_warning_about_fonts(kind),
+        _figure((CELL * columns, CELL * rows), [FONT, *fonts]) as figure,
+        warnings.catch_warnings(record=True) as caught,
     ):
+        warnings.simplefilter("always")
         axes = figure.add_axes((0, 0, 1, 1))  # labels, title and colour bar lie outside; the file has room for them
         colours = [NEGATIVE, ZERO, POSITIVE] if shown.signed else [ZERO, POSITIVE]
         # cells instead of an image: an SVG stays sharp at any size
@@ -148,28 +150,28 @@ def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | Non
         axes.spines[:].set_visible(True)
         axes.xaxis.tick_top()
         axes.tick_params(length=0, pad=4)
-        axes.set_xticks([index + 0.5 for index in range(columns)], _labels(shown.columns))
-        axes.set_yticks([index + 0.5 for index in range(rows)], _labels(shown.rows))
-        for label, special in zip(axes.get_xticklabels(), shown.columns.special, strict=True):
-            label.set(rotation=45, rotation_mode="anchor", ha="left", color=SOFT if special else INK)
-        for label, special in zip(axes.get_yticklabels(), shown.rows.special, strict=True):
-            label.set(color=SOFT if special else INK)
+        slanted: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor", "ha": "left"}
+        for axis, side, style in ((axes.xaxis, shown.columns, slanted), (axes.yaxis, shown.rows, {})):
+            words = [
+                _writable(word if len(word) <= MAX_LABEL else word[: MAX_LABEL - 1] + "…")
+                for word in pages.words(side)["words"]
+            ]
+            axis.set_ticks([index + 0.5 for index in range(len(words))], words, **style)
+            for label, special in zip(axis.get_ticklabels(), side.special, strict=True):
+                label.set_color(SOFT if special else INK)
         bar = figure.colorbar(mesh, cax=figure.add_axes((1 + 0.1 / (CELL * columns), 0, 0.1 / (CELL * columns), 1)))
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=7.5, length=2, color=SOFT, labelcolor=SOFT)
         bar.set_label(UNITS[shown.method], fontsize=7.5, color=SOFT)
-        letters = max(56, int(CELL * columns * 16))  # about as many fit into a line above or below the map
-        meaning = MEANINGS[shown.method]
         axes.set_title(textwrap.fill(_writable(heading), letters), fontsize=9.5, fontweight="bold", pad=12)
         meaning = textwrap.fill(meaning[0].upper() + meaning[1:], int(letters * 1.3))
         axes.set_xlabel(meaning, fontsize=7, color=SOFT, loc="left", labelpad=7)
         axes.xaxis.set_label_position("bottom")
-        return _file(figure, kind, bbox_inches="tight", pad_inches=0.1)
-
-
-def _labels(side: Side) -> list[str]:
-    words = pages.words(side)["words"]
-    return [_writable(word if len(word) <= MAX_LABEL else word[: MAX_LABEL - 1] + "…") for word in words]
+        data = _file(figure, kind, bbox_inches="tight", pad_inches=0.1)
+    if kind == "png" and any("missing from font" in str(warning.message) for warning in caught):
+        message = "no installed font has some of the letters: install fonts-noto (Debian, Ubuntu), or write an .svg"
+        warnings.warn(message, stacklevel=3)  # once, instead of one for each letter
+    return data
 
 
 def _writable(text: str) -> str:
@@ -177,37 +179,24 @@ def _writable(text: str) -> str:
     return NOT_XML.sub("\ufffd", text)
 
 
-@contextmanager
-def _one_warning_about_fonts(kind: str) -> Iterator[None]:
-    """One warning for all letters of a PNG that no font has, instead of one for each of them."""
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts of an SVG need not be installed here
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    if kind == "png" and any("missing from font" in str(warning.message) for warning in caught):
-        message = "no installed font has some of the letters: install fonts-noto (Debian, Ubuntu), or write an .svg"
-        warnings.warn(message, stacklevel=5)
-
-
 # Training curves.
 
 Line = dict[str, Any]
 Points = tuple[list[int], list[float]]
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
-SMOOTH_POINTS = 100  # of a smoothed curve, about
 
 
 def draw_training(journal: Sequence[Line], *, best: int, title: str) -> dict[str, bytes]:
     """`training.png` and `training.svg`: the losses and the score; `best` is the update whose weights were kept."""
     training, valid = series(journal, "update", "loss"), series(journal, "validation", "valid_loss")
-    metric = next((name for name in METRICS if series(journal, "validation", name)[0]), None)
+    metric = next((name for name in METRICS if series(journal, "validation", name)[0]), "")
+    scores = series(journal, "validation", metric)
     with _figure((9, 3.6), layout="constrained") as figure:
         losses, *score_axes = figure.subplots(1, 2 if metric else 1, squeeze=False)[0]
         losses.plot(*training, color=BLUE, alpha=0.25, linewidth=0.7)
         losses.plot(*smooth(training), color=BLUE, label="training")
         losses.plot(*valid, color=ORANGE, marker="o", markersize=4, label="validation")
         losses.set_title("loss, nats per token")
-        _mark(losses, valid, best)
         if values := [value for value in (*training[1], *valid[1]) if value > 0]:
             low, high = min(values) / 1.1, max(values) * 1.1
             ticks = log_ticks(low, high)
@@ -216,16 +205,24 @@ def draw_training(journal: Sequence[Line], *, best: int, title: str) -> dict[str
             losses.minorticks_off()
             losses.legend(loc="upper right")
         for axes in score_axes:
-            scores = series(journal, "validation", str(metric))
             axes.plot(*scores, color=GREEN, marker="o", markersize=4)
-            axes.set(title=f"{METRICS[str(metric)]} on the validation set", ylim=(0, 1.15 * max(scores[1]) or 1.0))
-            _mark(axes, scores, best)
+            axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(scores[1]) or 1.0))
         last = max([1, *(line.get("update", 0) for line in journal)])
-        for axes in figure.axes:
+        ring: dict[str, Any] = {
+            "markersize": 10,
+            "markerfacecolor": "none",
+            "color": "black",
+            "clip_on": False,
+            "zorder": 5,
+        }
+        for axes, points in zip(figure.axes, (valid, scores), strict=False):
             axes.set(xlabel="update", axisbelow=True, xlim=(0, last * 1.02))
             axes.grid(visible=True)
             axes.locator_params(axis="x", integer=True, nbins=6)
             axes.xaxis.set_major_formatter("{x:,.0f}")
+            if (value := dict(zip(*points, strict=True)).get(best)) is not None:
+                axes.plot([best], [value], "o", **ring)
+                axes.set_title(f"kept: {value:.3g} at {best:,}", loc="right", fontsize=8)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         return {f"training.{kind}": _file(figure, kind) for kind in ("png", "svg")}
 
@@ -237,19 +234,10 @@ def series(journal: Iterable[Line], kind: str, name: str) -> Points:
     return list(kept), list(kept.values())
 
 
-def smooth(points: Points, count: int = SMOOTH_POINTS) -> Points:
+def smooth(points: Points, count: int = 100) -> Points:
     """Medians of neighbouring points; about `count` are left."""
     updates, values = points
     size = max(1, len(values) // count)
     starts = range(0, len(values), size)
     middle = [updates[min(start + size // 2, len(updates) - 1)] for start in starts]
     return middle, [statistics.median(values[start : start + size]) for start in starts]
-
-
-def _mark(axes: Axes, points: Points, best: int) -> None:
-    """Mark the kept update with a ring, and write its value above the panel."""
-    value = dict(zip(*points, strict=True)).get(best)
-    if value is not None:
-        axes.plot([best], [value], "o", markersize=10, markerfacecolor="none", color="black", clip_on=False, zorder=5)
-        text = f"{value:.2f}" if value >= 1 else f"{value:.3g}"
-        axes.set_title(f"kept: {text} at {best:,}", loc="right", fontsize=8)

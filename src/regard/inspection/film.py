@@ -22,7 +22,7 @@ from regard import folders
 from regard.decoding import Hypothesis
 from regard.inspection import inspector, pages
 from regard.inspection.attribution import Map, default_layer
-from regard.inspection.trace import Side, make_side, split_punctuation, trace
+from regard.inspection.trace import Side, trace
 from regard.results import counted
 from regard.text.dataset import Dataset
 from regard.text.tokenizer import Tokenizers
@@ -42,40 +42,32 @@ class Film:
         """Without a folder (in processes other than the main one) nothing is written."""
         pairs = [dataset.pair(example) for example in choose(dataset, sentences)]
         self._sources, self._targets = ([ids.tolist() for ids in side] for side in zip(*pairs, strict=True))
-        self._tokenizers, self._folder = tokenizers, None if root is None else root / FILM
-        if root is None or self._folder is None:
-            return
-        for number, path in frames(root).items():
+        self._tokenizers, self._root = tokenizers, root
+        for number, path in frames(root).items() if root is not None else ():
             if number > update:
                 folders.delete(path)
-        listed = [
-            {
-                side: split_punctuation(make_side(getattr(tokenizers, side), ids))._asdict()
-                for side, ids in (("source", source), ("target", target))
-            }
-            for source, target in zip(self._sources, self._targets, strict=True)
-        ]
-        text = json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
-        folders.write_file(self._folder / SENTENCES, text, force=True)
 
     def record_frame(self, model: nn.Module, update: int) -> None:
         """Record one frame: the cross-attention of a teacher-forced pass over the sentences."""
         training = model.training
         model.eval()
         hypotheses = [Hypothesis(target[:-1], 0.0, 0.0, True, []) for target in self._targets]
-        traces = trace(model, self._sources, hypotheses, self._tokenizers, top=0)
+        traces = [x.split_punctuation() for x in trace(model, self._sources, hypotheses, self._tokenizers, top=0)]
         model.train(training)
-        if self._folder is not None:
-            weights = [traced.split_punctuation().by_word("cross") for traced in traces]
-            frame = {str(n): (255 * x).round().to(torch.uint8).contiguous() for n, x in enumerate(weights)}
-            folders.write_file(self._folder / f"update-{update:08d}.safetensors", save(frame), force=True)
+        if self._root is not None:
+            folder = self._root / FILM
+            sides = [{"source": x.source._asdict(), "target": x.target._asdict()} for x in traces]
+            text = json.dumps(sides, ensure_ascii=False, indent=1) + "\n"
+            folders.write_file(folder / SENTENCES, text, force=True)
+            frame = {str(n): (255 * x.by_word("cross")).round().to(torch.uint8) for n, x in enumerate(traces)}
+            frame = {name: weights.contiguous() for name, weights in frame.items()}
+            folders.write_file(folder / f"update-{update:08d}.safetensors", save(frame), force=True)
 
 
 def choose(dataset: Dataset, number: int) -> list[int]:
     """The first sentences of medium length; if there are too few, those closest to it."""
-    outside = np.zeros(len(dataset), np.int64)
-    for lengths in (dataset.source.lengths, dataset.target.lengths):
-        outside += np.maximum(MIN_TOKENS - lengths, 0) + np.maximum(lengths - MAX_TOKENS, 0)
+    lengths = np.stack([dataset.source.lengths, dataset.target.lengths])
+    outside = np.abs(lengths - lengths.clip(MIN_TOKENS, MAX_TOKENS)).sum(0)
     return [int(example) for example in np.sort(np.argsort(outside, kind="stable")[:number])]
 
 
@@ -88,10 +80,9 @@ def frames(root: Path) -> dict[int, Path]:
 def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[str, str] = ("", "")) -> str:
     """The film as one self-contained HTML page; `scores` are shown beside their updates, the last one is its title."""
     paths = frames(root)
-    chosen = list(paths)
-    if len(chosen) > MAX_FRAMES:
-        chosen = [chosen[round(i * (len(chosen) - 1) / (MAX_FRAMES - 1))] for i in range(MAX_FRAMES)]
-    frame_weights = [load_file(paths[update]) for update in chosen]
+    shown = np.unique(np.linspace(0, len(paths) - 1, MAX_FRAMES).round().astype(int))
+    updates = [list(paths)[index] for index in shown]
+    frame_weights = [load_file(paths[update]) for update in updates]
     sentences: list[dict[str, Any]] = folders.read_json(root / FILM / SENTENCES)
     parts = []
     for number, sentence in enumerate(sentences):
@@ -105,11 +96,11 @@ def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[
             "maps": [inspector.to_values(last, weights, bits=8, languages=languages)],
             "layer": default_layer(weights.shape[1]),
             "head": -1,
-            "frames": [" · ".join(filter(None, (f"update {update:,}", scores.get(update)))) for update in chosen],
+            "frames": [" · ".join(filter(None, (f"update {update:,}", scores.get(update)))) for update in updates],
         }
         summary = f"<summary>{escape(source.text)}</summary>"
         parts.append(f"<details{' open' * (not number)}>{summary}{pages.drawn('inspector', data)}</details>")
-    score, update = scores.get(chosen[-1]), counted(chosen[-1], "update")
+    score, update = scores.get(updates[-1]), counted(updates[-1], "update")
     about = f"{title}: attention to the source for every word of the reference, at every validation."
     headline = f"{score} after {update}" if score else f"Attention after {update}"
-    return pages.page(headline, parts, kind="film", about=about, scripts=inspector.SCRIPTS)
+    return pages.page(headline, parts, kind="film", about=about)

@@ -15,8 +15,6 @@ from regard.inspection.alignment import cross_attention
 from regard.inspection.attribution import MEANINGS, UNITS, Map
 from regard.inspection.trace import Side, Trace
 
-SCRIPTS = ("page.js", "heatmap.js", "inspector.js")
-"""The scripts of a page with `embed`."""
 SURE = 0.9  # from this probability on, a word is not called doubtful
 RIVAL = 0.1  # from this share of the probability of the chosen word on, another one is named
 COVERED = 0.2  # a source word with less attention in all is marked
@@ -25,7 +23,7 @@ COVERED = 0.2  # a source word with less attention in all is marked
 def page(trace: Trace, maps: Sequence[Map] = (), *, title: str, **options: Any) -> str:
     """One HTML file under its summary; it opens with the first map. The options are those of `contents`."""
     body, result = embed(trace, maps, **options), summary(trace)
-    return pages.page(result or title, [body], kind="attention", about=title * bool(result), scripts=SCRIPTS)
+    return pages.page(result or title, [body], kind="attention", about=title * bool(result))
 
 
 def embed(trace: Trace, maps: Sequence[Map] = (), **options: Any) -> str:
@@ -52,20 +50,34 @@ def contents(
     if layer is not None or head is not None:
         maps[0].picture(layer, head)  # raises if they do not exist
     layers = maps[0].values.shape[0] if maps else 1
+    written, logs, least = _written(trace), trace.log_probabilities.tolist(), least_certain(trace)
+    others = [[[x.subword, round(x.log_probability, 4)] for x in step] for step in trace.alternatives] or [[]] * len(
+        logs
+    )
+    chosen, parent = list[int](), -1  # the branch of each step of the tree that became the output
+    for branches, number in zip(trace.tree, trace.target.ids, strict=False):
+        path = [index for index, x in enumerate(branches) if x.kept and (x.parent, x.id) == (parent, number)]
+        if not path:
+            break
+        parent = path[0]
+        chosen.append(parent)
     return {
         "family": trace.family,
         "source": pages.words(trace.source, languages[0]),
         "target": pages.words(trace.target, languages[1]),
         "summary": summary(trace),
-        "focus": None if (step := least_certain(trace)) is None else _written(trace).word[step],
+        "focus": None if least is None else written.word[least],
         "uncovered": uncovered_words(trace),
         "warnings": [warning.message for warning in warned or ()],
         "maps": [to_values(shown, languages=languages) for shown in maps],
         "layer": attribution.default_layer(layers) if layer is None else layer,
         "head": -1 if head is None else head,
-        "steps": _steps(trace),
+        "steps": [
+            [word, subword, round(log, 4), alternatives]
+            for word, subword, log, alternatives in zip(written.word, written.subwords, logs, others, strict=False)
+        ],
         "tree": [[[x.parent, x.subword, round(x.log_probability, 3), x.kept] for x in step] for step in trace.tree],
-        "chosen": _chosen(trace),
+        "chosen": chosen,
     }
 
 
@@ -82,6 +94,7 @@ def to_values(
         values = torch.cat([values, joined.unsqueeze(-3)], -3)
     low = -shown.high if shown.signed else 0.0
     shares = ((values - low) / (shown.high - low)).clamp(0, 1)
+    numbers = (shares * (2**bits - 1)).round().numpy().astype(f"<u{bits // 8}")
     return {
         "method": shown.method,
         "kind": shown.kind,
@@ -94,9 +107,7 @@ def to_values(
         "low": low,
         "high": shown.high,
         "bits": bits,
-        "values": base64.b64encode(
-            (shares * (2**bits - 1)).round().numpy().astype(f"<u{bits // 8}").tobytes()
-        ).decode(),
+        "values": base64.b64encode(numbers.tobytes()).decode(),
     }
 
 
@@ -108,27 +119,27 @@ def summary(trace: Trace) -> str:
     if step is None:
         return ""
     side, log = _written(trace), float(trace.log_probabilities[step])
-    word = side.words[side.word[step]]
-    chosen = f"“{word}”"
+    number = side.word[step]
+    word = side.words[number]
     if math.exp(log) >= SURE:
-        return f"It was sure of every word; the least probable is {chosen} with {percent(log)}."
-    before = "".join(x for x, owner in zip(side.subwords[:step], side.word, strict=False) if owner == side.word[step])
+        return f"It was sure of every word; the least probable is “{word}” with {percent(log)}."
+    before = "".join(side.subwords[side.word.index(number) : step])
     others = trace.alternatives[step] if trace.alternatives else []
     for other in (other for other in others if other.log_probability >= log + math.log(RIVAL)):
         ends = other.id == trace.special.end or (before and other.subword[:1].isspace())
         text = (before if ends else before + other.subword).strip() or "end"
+        if text != word and trace.family == "bert":
+            return f"It expected “{text}” ({percent(other.log_probability)}) instead of “{word}” ({percent(log)})."
         if text != word:
-            if trace.family == "bert":
-                return f"It expected “{text}” ({percent(other.log_probability)}) instead of {chosen} ({percent(log)})."
-            both = f"{chosen}\u00a0{percent(log)} and “{text}”\u00a0{percent(other.log_probability)}"
+            both = f"“{word}”\u00a0{percent(log)} and “{text}”\u00a0{percent(other.log_probability)}"
             return f"It hesitated between {both}."
-    return f"The least probable word is {chosen} with {percent(log)}."
+    return f"The least probable word is “{word}” with {percent(log)}."
 
 
 def least_certain(trace: Trace) -> int | None:
     """The step of the token with the lowest probability, special tokens aside."""
     side, logs = _written(trace), trace.log_probabilities.tolist()
-    steps = [step for step in range(min(len(logs), len(side.ids))) if not side.special[side.word[step]]]
+    steps = [step for step, word in enumerate(side.word[: len(logs)]) if not side.special[word]]
     return min(steps, key=logs.__getitem__, default=None)
 
 
@@ -148,30 +159,9 @@ def uncovered_words(trace: Trace) -> list[int]:
     if "cross" not in trace.attention:
         return []
     received = cross_attention(trace).sum(0).tolist()
+    words = zip(trace.source.words, trace.source.special, received, strict=True)
     return [
         index
-        for index, (word, weight) in enumerate(zip(trace.source.words, received, strict=True))
-        if weight < COVERED and not trace.source.special[index] and any(map(str.isalnum, word))
+        for index, (word, special, weight) in enumerate(words)
+        if weight < COVERED and not special and any(map(str.isalnum, word))
     ]
-
-
-def _steps(trace: Trace) -> list[list[Any]]:
-    """[word, subword, log-probability, [[subword, log-probability], ...]] of every token."""
-    written = _written(trace)
-    steps = []
-    for index, log in enumerate(trace.log_probabilities.tolist()):
-        others = trace.alternatives[index] if trace.alternatives else []
-        listed = [[other.subword, round(other.log_probability, 4)] for other in others]
-        steps.append([written.word[index], written.subwords[index], round(log, 4), listed])
-    return steps
-
-
-def _chosen(trace: Trace) -> list[int]:
-    """The branch of each step of the tree that became the output."""
-    chosen, parent = [], -1
-    for step, number in zip(trace.tree, trace.target.ids, strict=False):
-        parent = next((index for index, b in enumerate(step) if b.parent == parent and b.id == number and b.kept), -1)
-        if parent < 0:
-            break
-        chosen.append(parent)
-    return chosen

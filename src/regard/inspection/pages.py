@@ -13,18 +13,16 @@ if TYPE_CHECKING:
     from regard.inspection.attribution import Map
     from regard.inspection.trace import Side
 
-SCRIPTS = ("page.js", "heatmap.js")
-"""The scripts of every page."""
-SHOWN_SPECIALS = {"<s>": "start", "</s>": "end"}
 
-
-def page(title: str, body: Iterable[str], *, kind: str, about: str = "", scripts: Sequence[str] = SCRIPTS) -> str:
-    """One HTML file that loads nothing from elsewhere; the title says what came out, and `scripts` run last."""
+def page(title: str, body: Iterable[str], *, kind: str, about: str = "") -> str:
+    """One HTML file that loads nothing from elsewhere; the title says what came out."""
+    content = "\n".join(filter(None, body))
+    scripts = ["page.js", "heatmap.js", *["inspector.js"] * ('<div class="inspector">' in content)]
     return Template(_file("page.html")).substitute(
         title=escape(title),
         kind=kind,
         about=escape(about),
-        body="\n".join(filter(None, body)),
+        body=content,
         style=_file("page.css") + _file("inspector.css"),
         script="\n".join(map(_file, scripts)),
     )
@@ -95,10 +93,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def words(side: Side, language: str = "") -> dict[str, Any]:
     """The words of a side for a heat map; the start and end tokens by their names."""
-    words = [
-        SHOWN_SPECIALS.get(word, word) if special else word
-        for word, special in zip(side.words, side.special, strict=True)
-    ]
+    names = {"<s>": "start", "</s>": "end"}
+    words = [names.get(word, word) if special else word for word, special in zip(side.words, side.special, strict=True)]
     values = {"text": side.text, "words": words, "special": [int(special) for special in side.special]}
     return values | ({"language": language} if language else {})
 

@@ -1,7 +1,4 @@
-"""Quality signals: warnings about a translation, and the confidence that it is good.
-
-N sentences, F features.
-"""
+"""Quality signals: warnings about a translation, and the confidence that it is good."""
 
 from __future__ import annotations
 
@@ -10,16 +7,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from regard.documents import inline
-from regard.errors import DataError, FolderError
+from regard.errors import FolderError
 from regard.folders import read_json
 from regard.text.scripts import RELATED_SCRIPTS, UNSPACED_SCRIPTS, script, script_of
 from regard.text.sentences import count_sentences
@@ -29,9 +25,9 @@ CALIBRATION_FILE = "calibration.json"
 GOOD_CHRF = 60.0  # a translation counts as good if the chrF of its sentence against the reference is at least this
 MIN_SENTENCES = 50  # for a calibration
 MIN_EACH = 10  # good and bad translations that a calibration needs; missing ones are filled up with TYPICAL values
+# Mean and minimum token log-probability of a good (True) and of a bad translation: the medians of the demo's model on
+# its validation set (all 300 are good) and on the first 400 test sentences of Tatoeba en-fr (373 are bad).
 TYPICAL = {True: (-0.02, -0.2), False: (-0.36, -1.4)}
-"""Mean and minimum token log-probability of a good (True) and of a bad translation: the medians of the demo's model on
-its validation set (all 300 are good) and on the first 400 test sentences of Tatoeba en-fr (373 are bad)."""
 
 LENGTH_SLACK = 15  # characters added to both sides before lengths are compared: "Yes." may become "Yes, of course."
 OUTLIERS = 0.002  # share of pairs below and above the expected length ratios
@@ -44,32 +40,24 @@ MAX_COMPARED = 1_000_000  # pairs of words; longer texts are not searched for co
 class QualityWarning(NamedTuple):
     """A sign that a translation may be wrong."""
 
-    kind: str
-    """repetition, copied, script, numbers, tags or length; a translator adds input, split and unfinished."""
+    kind: str  # repetition, copied, script, numbers, tags or length; a translator adds input, split and unfinished
     message: str
-    evidence: list[str]
-    """The words or numbers it is about, as they are written in the source or the translation."""
+    evidence: list[str]  # the words or numbers it is about, as they are written in the source or the translation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
     """The script and the relative length that translations are expected to have."""
 
-    script: str = ""
-    """Empty: the script of most letters of the translation."""
-    min_ratio: float = 0.4
-    """Length of the translation / length of the source, in characters, with LENGTH_SLACK added to both."""
+    script: str = ""  # empty: that of most letters of the translation
+    min_ratio: float = 0.4  # of the lengths in characters, translation / source, with LENGTH_SLACK added to both
     max_ratio: float = 2.5
-    max_source_length: int = 0
-    """Characters of the longest source; 0: unknown."""
-    max_source_sentences: int = 0
-    """The most sentences of a source; 0: unknown."""
+    max_source_length: int = 0  # characters of the longest source; 0: unknown
+    max_source_sentences: int = 0  # the most sentences of a source; 0: unknown
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[tuple[str, str]]) -> Expected:
         """The script and lengths of these sources and translations."""
-        if not pairs:
-            raise DataError("there are no pairs to learn the expected lengths from")
         ratios = torch.tensor([_ratio(*pair) for pair in pairs], dtype=torch.float64)
         scripts = Counter(name for _, target in pairs if (name := script(target)))
         low, high = torch.quantile(ratios, torch.tensor([OUTLIERS, 1 - OUTLIERS], dtype=torch.float64)).tolist()
@@ -141,16 +129,13 @@ def _copied(source: str, target: str) -> Iterator[QualityWarning]:
     unspaced = script(target) in UNSPACED_SCRIPTS
     if here == there and len(there) >= (6 if unspaced else 2) and not all(word[:1].isupper() for word in words):
         yield QualityWarning("copied", "the translation is a copy of the source", [target])
-        return
-    if unspaced or len(here) * len(there) > MAX_COMPARED:
-        return
-    run = SequenceMatcher(None, there, here, autojunk=False).find_longest_match()
-    copied = words[run.a : run.a + run.size]
-    if run.size < MIN_COPIED or 2 * run.size < len(there):
-        return
-    if sum(word[:1].islower() for word in copied) >= run.size / 2:  # names may be copied
-        text = " ".join(copied)
-        yield QualityWarning("copied", f"“{text}” is copied from the source", [text])
+    elif not unspaced and len(here) * len(there) <= MAX_COMPARED:
+        start, _, size = SequenceMatcher(None, there, here, autojunk=False).find_longest_match()
+        copied = words[start : start + size]
+        lower = sum(word[:1].islower() for word in copied)  # names may be copied
+        if size >= max(MIN_COPIED, len(there) / 2) and lower >= size / 2:
+            text = " ".join(copied)
+            yield QualityWarning("copied", f"“{text}” is copied from the source", [text])
 
 
 def _script(source: str, target: str, expected: str) -> Iterator[QualityWarning]:
@@ -186,10 +171,9 @@ def _tags(source: str, target: str) -> Iterator[QualityWarning]:
 
 
 def _lost_or_added(kind: str, lost: list[str], added: list[str]) -> Iterator[QualityWarning]:
-    if lost:
-        yield QualityWarning(kind, f"{_listed(lost)} of the source is not in the translation", lost)
-    elif added:
-        yield QualityWarning(kind, f"{_listed(added)} of the translation is not in the source", added)
+    if lost or added:
+        where = "source is not in the translation" if lost else "translation is not in the source"
+        yield QualityWarning(kind, f"{_listed(lost or added)} of the {where}", lost or added)
 
 
 def _ratio(source: str, target: str) -> float:
@@ -278,27 +262,18 @@ def _missing(numbers: dict[str, str], others: dict[str, str]) -> set[str]:
         return digits[-2:].lstrip("0") if len(digits) == 4 else digits
 
     hours, years = {hour(digits) for digits in others} - {None}, {year(digits) for digits in others}
-    return {
-        digits
-        for digits in numbers.keys() - others.keys()
-        if hour(digits) not in hours
-        and not (len(digits) != 4 and digits in years)
-        and not (len(digits) == 4 and year(digits) in others)
-    }
+    missing = {digits for digits in numbers.keys() - others.keys() if hour(digits) not in hours}
+    return {digits for digits in missing if (year(digits) not in others if len(digits) == 4 else digits not in years)}
 
 
 # Confidence.
-
-
-FEATURES = 3
 
 
 @dataclass(frozen=True)
 class Calibration:
     """A logistic regression from the log-probabilities of a translation to the probability that it is good."""
 
-    weights: tuple[float, ...]
-    """The bias and the weights of the features; without any there is no confidence."""
+    weights: tuple[float, ...]  # the bias and the weights of the features; without any there is no confidence
     expected: Expected
 
     def as_text(self) -> str:
@@ -313,14 +288,11 @@ class Calibration:
         if values is None:
             return None
         try:
-            expected, weights = Expected(**values["expected"]), tuple(map(float, values["weights"]))
+            calibration = cls(tuple(map(float, values["weights"])), Expected(**values["expected"]))
+            confidence([-1.0], calibration)  # raises if it has too few or too many weights
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise FolderError(f"{path} is damaged: it is not a calibration") from error
-        types = list(map(type, astuple(expected)))
-        finite = all(map(math.isfinite, weights))
-        if len(weights) not in (0, 1 + FEATURES) or not finite or types != [str, float, float, int, int]:
-            raise FolderError(f"{path} is damaged: it is not a calibration")
-        return cls(weights, expected)
+        return calibration
 
 
 def features(steps: Sequence[float]) -> list[float]:
@@ -345,22 +317,18 @@ def fit(rows: Sequence[Sequence[float]], good: Sequence[bool]) -> tuple[float, .
     length = sum(row[-1] for row in rows) / len(rows)
     added = [kind for kind in TYPICAL for _ in range(MIN_EACH - sum(is_good == kind for is_good in good))]
     x = torch.tensor([*rows, *([*TYPICAL[kind], length] for kind in added)], dtype=torch.float64)
-    return tuple(_logistic_regression(x, torch.tensor([*good, *added], dtype=torch.float64)).tolist())
-
-
-def _logistic_regression(x: Tensor, y: Tensor) -> Tensor:
-    """(1 + F,) weights by Newton's method on standardized features, with an L2 penalty of 1."""
+    y = torch.tensor([*good, *added], dtype=torch.float64)
+    # Newton's method on standardized features, with an L2 penalty of 1
     mean, scale = x.mean(0), x.std(0).clamp(min=1e-6)
-    rows = torch.cat([torch.ones(len(x), 1, dtype=x.dtype), (x - mean) / scale], 1)
-    weights = torch.zeros(rows.shape[1], dtype=x.dtype)
-    penalty = torch.ones_like(weights)
+    x = torch.cat([torch.ones(len(x), 1, dtype=x.dtype), (x - mean) / scale], 1)
+    weights = torch.zeros(x.shape[1], dtype=x.dtype)
     for _ in range(50):
-        predicted = torch.sigmoid(rows @ weights)
-        gradient = rows.T @ (predicted - y) + penalty * weights
-        hessian = (rows * (predicted * (1 - predicted))[:, None]).T @ rows + torch.diag(penalty)
+        predicted = torch.sigmoid(x @ weights)
+        gradient = x.T @ (predicted - y) + weights
+        hessian = (x * (predicted * (1 - predicted))[:, None]).T @ x + torch.eye(len(weights), dtype=x.dtype)
         change = torch.linalg.solve(hessian, gradient)
         weights = weights - change
         if float(change.abs().max()) < 1e-10:
             break
     slopes = weights[1:] / scale
-    return torch.cat([(weights[0] - (slopes * mean).sum())[None], slopes])
+    return float(weights[0] - (slopes * mean).sum()), *slopes.tolist()

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -31,23 +31,20 @@ from regard.text.tokenizer import OWN_SPECIAL_IDS, SPECIALS, START, SpecialIds, 
 
 KINDS = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
 """The kinds of attention, and their names in a `Record`."""
-FORMAT = "regard trace 1"
-NONSPACE = re.compile(r"\S+")
 
 
 class Side(NamedTuple):
-    """The tokens of a text, and the words they belong to."""
+    """The tokens of a text, and the words they belong to.
+
+    Words are separated by spaces; a special token is a word. In scripts without spaces, every token is a word.
+    """
 
     text: str
     ids: list[int]
-    subwords: list[str]
-    """The text of each token with the space before it, or the name of a special token."""
+    subwords: list[str]  # the text of each token with the space before it, or the name of a special token
     words: list[str]
-    """Words are separated by spaces; a special token is a word. In scripts without spaces, every token is a word."""
-    word: list[int]
-    """The number of the word that each token belongs to."""
-    special: list[bool]
-    """Which of the words are special tokens, such as </s>."""
+    word: list[int]  # the number of the word that each token belongs to
+    special: list[bool]  # which of the words are special tokens, such as </s>
 
 
 class Alternative(NamedTuple):
@@ -78,24 +75,15 @@ class Trace:
 
     family: str
     source: Side
-    target: Side
-    """With the end token; empty for a bert."""
-    attention: dict[str, Tensor]
-    """[layer, head, target, source] by kind: those of "encoder", "decoder" and "cross" that the model has."""
-    hidden: dict[str, Tensor]
-    """[token, size] by the names of `models.contract.Record`, if requested."""
-    log_probabilities: Tensor
-    """(T,)"""
-    alternatives: list[list[Alternative]]
-    """The most probable tokens of every step, best first."""
-    score: float
-    """The score by which the search ranked the hypothesis."""
-    finished: bool
-    """Whether it ended with the end token."""
-    tree: list[list[Branch]]
-    """All branches of a beam search step by step, if requested."""
-    special: SpecialIds = OWN_SPECIAL_IDS
-    """The special tokens of what is written."""
+    target: Side  # with the end token; empty for a bert
+    attention: dict[str, Tensor]  # [layer, head, target, source] by kind: "encoder", "decoder" and "cross"
+    hidden: dict[str, Tensor]  # [token, size] by the names of `models.contract.Record`, if requested
+    log_probabilities: Tensor  # (T,)
+    alternatives: list[list[Alternative]]  # the most probable tokens of every step, best first
+    score: float  # by which the search ranked the hypothesis
+    finished: bool  # whether it ended with the end token
+    tree: list[list[Branch]]  # all branches of a beam search step by step, if requested
+    special: SpecialIds = OWN_SPECIAL_IDS  # the special tokens of what is written
 
     def rows(self, kind: str) -> Side:
         """The tokens that attend."""
@@ -106,7 +94,15 @@ class Trace:
         if kind != "decoder":
             return self.source
         start = Side("", [self.special.start], [SPECIALS[START]], [SPECIALS[START]], [0], [True])
-        return _join(self.source if self.family == "gpt" else start, self.target)
+        first, target = self.source if self.family == "gpt" else start, self.target
+        return Side(
+            first.text + target.text,
+            first.ids + target.ids[:-1],
+            first.subwords + target.subwords[:-1],
+            first.words + target.words[:-1],
+            first.word + [len(first.words) + word for word in target.word[:-1]],
+            first.special + target.special[:-1],
+        )
 
     def by_word(self, kind: str) -> Tensor:
         """[layer, head, word, word]: summed over the subwords of key words, averaged over those of query words."""
@@ -144,7 +140,7 @@ class Trace:
     def _metadata(self) -> dict[str, Any]:
         """Everything but the tensors."""
         return {
-            "format": FORMAT,
+            "format": "regard trace 1",
             "family": self.family,
             "source": self.source._asdict(),
             "target": self.target._asdict(),
@@ -171,12 +167,10 @@ def sum_by_word(tokens: Tensor, rows: Side) -> Tensor:
     return tokens.new_zeros(*tokens.shape[:-2], len(rows.words), tokens.shape[-1]).index_add_(-2, index, tokens)
 
 
-def average_by_word(tokens: Tensor, rows: Side, columns: Side | None = None) -> Tensor:
-    """[..., word, column]: averaged over the subwords of rows, and summed over those of columns if they are given."""
-    if columns is not None:
-        tokens = sum_by_word(tokens.mT, columns).mT
+def average_by_word(tokens: Tensor, rows: Side, columns: Side) -> Tensor:
+    """[..., word, word] from [..., token, token]: averaged over the subwords of rows, summed over those of columns."""
     counts = torch.bincount(torch.tensor(rows.word, dtype=torch.int64), minlength=len(rows.words)).clamp(min=1)
-    return sum_by_word(tokens, rows) / counts[:, None]
+    return sum_by_word(sum_by_word(tokens.mT, columns).mT, rows) / counts[:, None]
 
 
 # Making traces by teacher forcing.
@@ -232,9 +226,7 @@ def trace(
                 family=cast(Any, model).config.family,
                 source=make_side(tokenizers.source, source_ids, texts[row] if texts else None),
                 target=make_side(tokenizers.target, target_ids, target_texts[row] if target_texts else None),
-                attention={
-                    kind: x[(row, slice(None), slice(None), *axes[kind])].clone() for kind, x in attention.items()
-                },
+                attention={kind: x[row][:, :, axes[kind][0], axes[kind][1]].clone() for kind, x in attention.items()},
                 hidden={
                     name: x[row, read if name.startswith("encoder") else wrote].clone() for name, x in states.items()
                 },
@@ -259,9 +251,8 @@ def teacher_force(
     start: int,
 ) -> tuple[Tensor, list[int]]:
     """(B, longest, V) logits of a pass over sources and targets, and for each the step of its first target token.
-    A decoder begins with the token `start`.
 
-    A bert reads its sources alone; without a head its logits have no vocabulary.
+    A decoder begins with the token `start`. A bert reads its sources alone; without a head, V is 0.
     """
     device = next(cast(nn.Module, model).parameters()).device
     no_offset = [0] * len(sources)
@@ -286,39 +277,35 @@ def _steps(
     logits: Tensor, starts: Sequence[int], targets: Sequence[Sequence[int]], top: int, tokenizer: Tokenizer
 ) -> list[Steps]:
     """The log-probabilities of the targets' tokens and of the best tokens, from (B, longest, V)."""
-    positions = [(row, start + step) for row, start in enumerate(starts) for step in range(len(targets[row]))]
-    rows, columns = torch.tensor(positions, device=logits.device).T
-    chosen = logits[rows, columns].float()
+    lengths = list(map(len, targets))
+    rows = zip(logits, starts, lengths, strict=True)
+    chosen = torch.cat([row[start : start + length] for row, start, length in rows]).float()
     ids = torch.tensor([number for target in targets for number in target], device=logits.device)
     total = chosen.logsumexp(-1, keepdim=True)
     log_probabilities = (chosen.gather(1, ids[:, None]) - total)[:, 0].cpu()
     values, best = chosen.topk(min(top, chosen.shape[-1]))
     previous = [number for target in targets for number in [tokenizer.special.start, *target[:-1]]]
-    alternatives = [
+    alternatives = (
         list(map(Alternative, numbers, tokenizer.token_texts(numbers, before), logs))
         for numbers, before, logs in zip(best.tolist(), previous, (values - total).tolist(), strict=True)
-    ]
-    ends = list(accumulate(map(len, targets)))
-    return [
-        (log_probabilities[start:end].clone(), alternatives[start:end])
-        for start, end in zip([0, *ends], ends, strict=False)
-    ]
+    )
+    return [(logs.clone(), list(islice(alternatives, len(logs)))) for logs in log_probabilities.split(lengths)]
 
 
 def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
     """The tree with subwords, each as it reads after its parent, without branches that constraints forbade."""
     steps: list[list[Branch]] = []
-    new_indices: dict[int, int] = {}
+    indices = {-1: -1}  # of the previous step's branches among those that are left
     for step in tree:
-        previous, parents = steps[-1] if steps else [], new_indices | {-1: -1}
-        allowed = [number for number, branch in enumerate(step) if math.isfinite(branch.log_probability)]
-        new_indices = {number: index for index, number in enumerate(allowed)}
-        branches = []
-        for parent, token, log_probability, kept in (step[number] for number in allowed):
-            after = previous[parents[parent]].id if parent >= 0 else tokenizer.special.start
-            (subword,) = tokenizer.token_texts([token], after)
-            branches.append(Branch(parents[parent], token, subword, log_probability, kept))
+        branches, new_indices = list[Branch](), {-1: -1}
+        for number, (parent, token, log_probability, kept) in enumerate(step):
+            if math.isfinite(log_probability):
+                after = steps[-1][indices[parent]].id if parent >= 0 else tokenizer.special.start
+                (subword,) = tokenizer.token_texts([token], after)
+                new_indices[number] = len(branches)
+                branches.append(Branch(indices[parent], token, subword, log_probability, kept))
         steps.append(branches)
+        indices = new_indices
     return steps
 
 
@@ -328,33 +315,30 @@ def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
 def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> Side:
     """The subwords and words of token ids, in the text they were made from, or in the one they decode to."""
     text, starts = tokenizer.token_starts(ids, text)
-    in_text = [number not in tokenizer.special.textless for number in ids]
-    ends = [*starts[1:], len(text)][: len(ids)]
-    names = tokenizer.tokens(ids)
-    subwords = [
-        text[start:end] if shown else name for name, shown, start, end in zip(names, in_text, starts, ends, strict=True)
-    ]
-    spans = [match.span() for match in NONSPACE.finditer(text)]
+    ends = [*starts[1:], len(text)]
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
     tag = spans[: text.startswith(tokenizer.tags)]
     if len(spans) == 1 + len(tag) and script(text[spans[-1][0] :]) in UNSPACED_SCRIPTS:  # every token is a word
         first = spans[-1][0]
-        cuts = {max(start, first) for start, end in zip(starts, ends, strict=True) if end > first} | {len(text)}
+        cuts = {max(start, first) for start, end in zip(starts, ends, strict=False) if end > first} | {len(text)}
         spans = [*tag, *pairwise(sorted(cuts))]
-    words, word, special = list[str](), list[int](), list[bool]()
+    subwords, words, word, special = list[str](), list[str](), list[int](), list[bool]()
     numbers: list[int] = []  # of the words of the text among all words
-    for name, start, shown in zip(names, starts, in_text, strict=True):
-        if shown and spans:
-            letter = len(text) - len(text[start:].lstrip())  # a space belongs to what follows it
-            index = max(bisect_right(spans, (letter, len(text))) - 1, 0)
-            for span in spans[len(numbers) : index + 1]:
-                numbers.append(len(words))
-                words.append(text[slice(*span)])
-                special.append(False)
-            word.append(numbers[index])
-        else:
+    for name, number, start, end in zip(tokenizer.tokens(ids), ids, starts, ends, strict=False):
+        textless = number in tokenizer.special.textless
+        subwords.append(name if textless else text[start:end])
+        if textless or not spans:
             word.append(len(words))
-            words.append(text if shown else name)
-            special.append(not shown)
+            words.append(name if textless else text)
+            special.append(textless)
+            continue
+        letter = len(text) - len(text[start:].lstrip())  # a space belongs to what follows it
+        index = max(bisect_right(spans, (letter, len(text))) - 1, 0)
+        for span in spans[len(numbers) : index + 1]:
+            numbers.append(len(words))
+            words.append(text[slice(*span)])
+            special.append(False)
+        word.append(numbers[index])
     return Side(text, list(ids), subwords, words, word, special)
 
 
@@ -376,16 +360,3 @@ def split_punctuation(side: Side) -> Side:
             words.append(part)
             special.append(side.special[old])
     return side._replace(words=words, word=word, special=special)
-
-
-def _join(first: Side, target: Side) -> Side:
-    """The first side, followed by the target without its last token, the end token."""
-    words = len(first.words)
-    return Side(
-        first.text + target.text,
-        first.ids + target.ids[:-1],
-        first.subwords + target.subwords[:-1],
-        first.words + target.words[:-1],
-        first.word + [words + word for word in target.word[:-1]],
-        first.special + target.special[:-1],
-    )

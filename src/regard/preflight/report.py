@@ -110,7 +110,7 @@ class Report(results.Report):
             *map(self._finding_html, self.findings),
             pages.card("Statistics", "", pages.table(list(map(escape, statistics.columns)), rows)),
         ]
-        return pages.page(title, parts, kind="data check", about=about, scripts=("page.js",))
+        return pages.page(title, parts, kind="data check", about=about)
 
     def _finding_html(self, finding: Finding) -> str:
         """A finding with its share of the split as a bar, examples, and commands to fix it."""
