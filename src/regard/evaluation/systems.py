@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
 from regard.config import split_folders
-from regard.decoding.glossary import Glossary, find_forms
 from regard.errors import ConfigError
 from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, make_metric
 from regard.inspection.trace import Trace
+from regard.preflight.languages import reads_like_source
 from regard.text.files import language_of, one_line, read_lines
 from regard.translation.translator import Result, Translator
 
@@ -29,10 +29,8 @@ class EvaluationSet(NamedTuple):
 
     sources: list[str] | None
     references: list[list[str]]
-    texts: dict[str, list[str]]
-    """The sources, if there are any, and the references, by file name."""
-    tokenize: str | None
-    """The tokenizer of BLEU."""
+    texts: dict[str, list[str]]  # the sources, if there are any, and the references, by file name
+    tokenize: str | None  # the tokenizer of BLEU
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -83,11 +81,6 @@ def name_of(system: object) -> str:
     return str(system) if isinstance(system, str | Path) else "model"
 
 
-def short_name(system: str | Path) -> str:
-    """The last part of a path; for an ensemble, those of its folders joined by `+`."""
-    return "+".join(path.name or str(path) for path in split_folders(system))
-
-
 def translate_test(
     system: System,
     test: EvaluationSet,
@@ -96,23 +89,28 @@ def translate_test(
     beams: int | None,
     config: Mapping[str, Any] | None,
     progress: Progress | None,
+    say: Callable[[str], None],
 ) -> tuple[list[Result], Translator | None]:
     """The translations of a system, read from its file or made by its model, and the model."""
+    translator, name = None, name_of(system)
     if not is_model(system):
-        texts = read_test(cast("str | Path", system))
-        name, lines = next(iter(test.texts.items()))
-        check_lines({name: lines, str(system): texts})
-        return [Result(text) for text in texts], None
-    if test.sources is None:
-        raise ConfigError(f"{name_of(system)} is a model: give the text to translate with --source FILE")
-    if not isinstance(system, Translator):
-        system = Translator.load(system, device, config or {})
-    results = []
-    for result in system.stream(test.sources, beams=beams):
-        results.append(result._replace(text=one_line(result.text).rstrip()))
-        if progress is not None:
-            progress(len(results), len(test.sources))
-    return results, system
+        results = [Result(line) for line in read_test(name)]
+        first, lines = next(iter(test.texts.items()))
+        check_lines({first: lines, name: [result.text for result in results]})
+    elif test.sources is None:
+        raise ConfigError(f"{name} is a model: give the text to translate with --source FILE")
+    else:
+        translator = system if isinstance(system, Translator) else Translator.load(system, device, config or {})
+        results = []
+        for result in translator.stream(test.sources, beams=beams):
+            results.append(result._replace(text=one_line(result.text).rstrip()))
+            if progress is not None:
+                progress(len(results), len(test.sources))
+    texts = [result.text for result in results]
+    if test.sources is not None and reads_like_source(texts, test.sources, test.references[0]):
+        files = f"--source ({next(iter(test.texts))}) and not like --reference ({test.reference_names})"
+        say(f"the translations of {name} read like {files}: are the files swapped, or of another model?")
+    return results, translator
 
 
 def trace_lines(translator: Translator, sources: Mapping[int, str], *, beams: int | None) -> dict[int, Trace]:
@@ -120,13 +118,3 @@ def trace_lines(translator: Translator, sources: Mapping[int, str], *, beams: in
     results = translator.translate(sources.values(), beams=beams, trace=True)
     traces = {line: result.trace for line, result in zip(sources, results, strict=True)}
     return {line: trace.split_punctuation() for line, trace in traces.items() if trace is not None}
-
-
-def term_accuracy(glossary: Glossary, sources: Sequence[str], results: Sequence[Result]) -> dict[str, Any] | None:
-    """The share of glossary terms that the translations have; None if the sources have no term."""
-    matches = [glossary.find(source) for source in sources]
-    spans = [find_forms(result.text, terms) for result, terms in zip(results, matches, strict=True)]
-    present = [span is not None for of_sentence in spans for span in of_sentence]
-    if not present:
-        return None
-    return {"sentences": sum(map(bool, matches)), "terms": len(present), "accuracy": sum(present) / len(present)}
