@@ -18,15 +18,13 @@ MIN_DIFFERING = 5  # sentences; with fewer, sacreBLEU's tests find almost any di
 RESAMPLES = 1000  # bootstrap samples, sacreBLEU's default
 LENGTHS = (10, 20, 30, 40, 60)  # upper limits of the length buckets in reference words; the last bucket has no limit
 FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
-Tokenizer = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"]
-"""The tokenizers of sacreBLEU that download nothing."""
+Tokenizer = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"]  # those that download nothing
 SCRIPT_TOKENIZERS: dict[str, tuple[str, list[Tokenizer]]] = {
     "Han": ("Chinese", ["zh"]),
     "Kana": ("Japanese", ["ja-mecab", "char"]),
     "Hangul": ("Korean", ["ko-mecab"]),
     **{name: (name, ["char"]) for name in ("Thai", "Lao", "Khmer", "Myanmar")},
-}
-"""The likely language of a script, and its tokenizers; the first one that is installed is used."""
+}  # the likely language of a script, and its tokenizers, of which the first that is installed is used
 MIN_KANA = 0.1  # if the ratio of Kana lines to Han lines is higher, a text is Japanese
 SPACE_TOKENIZERS = (None, "13a", "intl", "none")  # for languages that separate words by spaces
 
@@ -36,12 +34,10 @@ class Score(NamedTuple):
 
     score: float
     signature: str
-    low: float | None = None
+    low: float | None = None  # the 95 % bootstrap interval, if requested
     high: float | None = None
-    """The 95 % bootstrap interval, if requested."""
-    p_bootstrap: float | None = None
+    p_bootstrap: float | None = None  # of the difference from the first system; None if fewer than MIN_DIFFERING differ
     p_randomisation: float | None = None
-    """The p-values of the difference from the first system; None if fewer than MIN_DIFFERING sentences differ."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value is not None}
@@ -51,8 +47,7 @@ class Bucket(NamedTuple):
     """BLEU of the sentences whose references have from `first` to `last` words, with its 95 % bootstrap interval."""
 
     first: int
-    last: int | None
-    """None for no limit."""
+    last: int | None  # None: no limit
     sentences: int
     bleu: float
     low: float
@@ -162,17 +157,15 @@ def paired_tests(
         test_signatures, test_results = PairedTest(texts, {name: metric}, None, test_type=TESTS[test])()
         (signatures[test],) = map(str, test_signatures.values())
         _, results[test] = test_results.values()
-    statistics = [list(map(list, metric._extract_corpus_statistics(lines, None))) for _, lines in texts]
+    counts = [list(map(list, metric._extract_corpus_statistics(lines, None))) for _, lines in texts]
     scores = list[Score]()
-    for bootstrap, randomised, counts in zip(
-        results["bootstrap"], results.get("randomisation", results["bootstrap"]), statistics, strict=True
-    ):
+    for number, bootstrap in enumerate(results["bootstrap"]):
         mean, half = float(bootstrap.mean), float(bootstrap.ci)
-        p_values: tuple[float | None, ...] = bootstrap.p_value, randomised.p_value
+        p_values: list[float | None] = [results[test][number].p_value for test in tests]
         if scores and bootstrap.score == scores[0].score:
-            p_values = 1.0, 1.0
-        elif scores and sum(map(operator.ne, counts, statistics[0])) < MIN_DIFFERING:
-            p_values = None, None
+            p_values = [1.0] * len(tests)
+        elif scores and sum(map(operator.ne, counts[number], counts[0])) < MIN_DIFFERING:
+            p_values = []
         scores.append(Score(float(bootstrap.score), signatures["bootstrap"], mean - half, mean + half, *p_values))
     return scores, signatures
 
