@@ -88,28 +88,21 @@ class ModelConfig:
             self._check_recurrent()
         else:
             self._check_transformer()
-        one_vocabulary = not self.is_translator or self.target_vocabulary in (0, self.vocabulary)
         require(
-            self.tie_embeddings != "all" or one_vocabulary,
-            f"model.tie_embeddings = all needs one vocabulary, and there are two ({self.vocabulary}, "
-            f'{self.target_vocabulary}): set model.target_vocabulary=0 or model.tie_embeddings="target"',
+            self.tie_embeddings != "all" or self.target_vocabulary_size == self.vocabulary,
+            "model.tie_embeddings = all needs one vocabulary: "
+            'set model.target_vocabulary=0 or model.tie_embeddings="target"',
         )
 
     def _check_transformer(self) -> None:
-        size, heads, family = self.size, self.heads, self.family
+        size, heads, groups = self.size, self.heads, self.kv_heads
         require(size % heads == 0, f"model.size ({size}) must be a multiple of model.heads ({heads})")
-        require(
-            heads % self.kv_heads == 0,
-            f"model.heads ({heads}) must be a multiple of model.key_value_heads ({self.key_value_heads})",
-        )
-        require(self.score != "none", f"model.score = none is for model.family = rnn: a {family} needs attention")
+        require(heads % groups == 0, f"model.heads ({heads}) must be a multiple of model.key_value_heads ({groups})")
+        require(self.score != "none", f"model.score = none is for model.family = rnn: a {self.family} needs attention")
         if self.positions == "rotary":
-            require(family != "bert", "model.positions = rotary is for transformer and gpt, not for bert")
-            require(
-                self.head_size % 2 == 0,
-                "model.positions = rotary rotates pairs of numbers: model.size / model.heads "
-                f"({size} / {heads} = {self.head_size}) must be even",
-            )
+            require(self.family != "bert", "model.positions = rotary is for transformer and gpt, not for bert")
+            heading = "model.positions = rotary: model.size / model.heads"
+            require(self.head_size % 2 == 0, f"{heading} ({size} / {heads} = {self.head_size}) must be even")
 
     def _check_recurrent(self) -> None:
         directions = 2 if self.bidirectional else 1
@@ -212,15 +205,9 @@ class TextConfig:
         check_range(self, "bpe_dropout_variants max_length max_length_ratio", 1)
         check_range(self, "context_length", 2)
         check_range(self, "bpe_dropout mask_probability", 0, below=1)
-        require(
-            not self.bpe_dropout or self.tokenizer == "bpe",
-            f"text.bpe_dropout is for text.tokenizer = bpe, and it is {self.tokenizer}",
-        )
-        require(
-            not self.continuous or self.tokenizer in EXACT_TOKENIZERS,
-            f"text.continuous keeps line ends, and text.tokenizer = {self.tokenizer} does not: "
-            f"set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}",
-        )
+        require(not self.bpe_dropout or self.tokenizer == "bpe", "text.bpe_dropout is for text.tokenizer = bpe")
+        exact = f"text.continuous keeps line ends: set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}"
+        require(not self.continuous or self.tokenizer in EXACT_TOKENIZERS, exact)
         for rule in self.cleaning.split():
             if rule not in CLEANING:
                 raise ConfigError(f"text.cleaning has no rule {rule}.{did_you_mean(rule, CLEANING)}")
@@ -268,8 +255,7 @@ class TrainConfig:
         check_range(self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
         check_range(self, "label_smoothing ema_decay beta2", 0, below=1)
         require(
-            not (self.lora_rank and self.freeze),
-            "train.lora_rank freezes all weights but LoRA's, so train.freeze has no effect: give one",
+            not self.lora_rank or not self.freeze, "train.lora_rank freezes all other weights: leave train.freeze out"
         )
 
 
@@ -310,10 +296,8 @@ class Config:
 
     def __post_init__(self) -> None:
         model, train = self.model, self.train
-        require(
-            not (self.text.continuous and model.is_translator),
-            f"text.continuous is for model.family = gpt or bert: a {model.family} learns from pairs",
-        )
+        pairs = f"text.continuous is for model.family = gpt or bert: a {model.family} learns from pairs"
+        require(not self.text.continuous or not model.is_translator, pairs)
         require(
             not train.packed or self.can_pack,
             "train.packed is for a transformer whose score is not additive, with heads of at most "
@@ -350,11 +334,9 @@ class Config:
 
     def over(self, values: Mapping[str, Any]) -> Self:
         """This config with some fields replaced by nested plain values."""
-        merged: dict[str, Any] = self.values()
-        for name, section in values.items():
-            is_section = name in merged and isinstance(section, Mapping)
-            merged[name] = {**merged[name], **section} if is_section else section
-        return self.read(merged)
+        old = self.values()
+        new = {name: {**old.get(name, {}), **x} if isinstance(x, Mapping) else x for name, x in values.items()}
+        return self.read({**old, **new})
 
     def with_values(self, assignments: Iterable[str] | Mapping[str, Any]) -> Self:
         """This config with fields set: `section.field=value`, or a mapping of {"section.field": value}."""
@@ -390,10 +372,10 @@ def run_values(
     config: Mapping[str, Any], *, updates: int | None, minutes: float | None, seed: int | None
 ) -> dict[str, Any]:
     """The config fields that a call of train sets, by their names."""
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise ConfigError(f"--minutes ({minutes}) must be a number of minutes above 0")
-    if minutes is not None and (updates is not None or "train.updates" in config):
-        raise ConfigError("--updates and --minutes both say how long to train: give one of them")
+    if minutes is not None:
+        require(0 < minutes < math.inf, f"--minutes ({minutes}) must be a number of minutes above 0")
+        one = updates is None and "train.updates" not in config
+        require(one, "--updates and --minutes both say how long to train: give one of them")
     values = {"train.updates": updates, "train.minutes": minutes if updates is None else 0.0, "train.seed": seed}
     return {**config, **{name: value for name, value in values.items() if value is not None}}
 

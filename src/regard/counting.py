@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class Part:
         if self.times > 1:
             formula = f"{self.times} × ({formula})" if formula else f"{self.times} × {self.single:,}"
         row = ("  " * depth + self.name, formula, f"{self.total:,}")
-        return [row, *(inner for part in self.parts for inner in part.rows(depth + 1))]
+        return [row, *chain.from_iterable(part.rows(depth + 1) for part in self.parts)]
 
 
 def part_tree(config: ModelConfig) -> tuple[Part, ...]:
@@ -179,18 +180,14 @@ def _rnn_flops(config: ModelConfig, source: int, target: int) -> dict[str, int]:
     decoder = target * 2 * gates * size * (first + (config.decoder_layers - 1) * size + config.decoder_layers * size)
     states = config.decoder_layers * (1 if config.cell == "gru" else 2)
     bridge = 2 * states * size * (config.direction_size if config.score != "none" else context)
-    attention = 0
-    if config.score != "none":  # the scores and the weighted sums
-        attention = target * source * 2 * ((size if config.score_name == "additive" else context) + context)
-    if config.score_name == "additive":
-        attention += target * 2 * size * size + source * 2 * size * context
-    elif config.score_name == "general":
-        attention += target * 2 * size * context
-    if config.feed == "input":
-        deep_output = target * 2 * (size + width + context) * 2 * config.deep_output_size
-    else:
-        deep_output = target * 2 * (size + context) * config.deep_output_size
-    output = deep_output + target * 2 * config.deep_output_size * config.target_vocabulary_size
+    score, attention = config.score_name, 0
+    if score != "none":  # the scores and the weighted sums, then the projections
+        attention = target * source * 2 * ((size if score == "additive" else context) + context)
+        attention += (
+            2 * size * {"additive": target * size + source * context, "general": target * context}.get(score, 0)
+        )
+    deep_inputs = 2 * (size + width + context) if config.feed == "input" else size + context
+    output = target * 2 * config.deep_output_size * (deep_inputs + config.target_vocabulary_size)
     return {"encoder": encoder, "bridge": bridge, "attention": attention, "decoder": decoder, "output": output}
 
 
@@ -217,7 +214,7 @@ def estimate_memory(
 ) -> Memory:
     """Memory for B pairs in a batch. In bf16 the master weights, gradients and Adam's two averages stay in fp32."""
     number = PRECISIONS[precision]
-    low, fp32 = _activations(config, source, target)
+    low, fp32 = (_rnn_activations if config.family == "rnn" else _activations)(config, source, target)
     keys = 2 * config.decoder_layers * config.kv_heads * config.head_size
     cache = keys if config.family in ("transformer", "gpt") else 0
     source_cache = keys if config.family == "transformer" else 0
@@ -225,17 +222,9 @@ def estimate_memory(
         source_cache = config.encoder_state_size + (config.size if config.score_name == "additive" else 0)
     weights, gradients, optimizer = parameters * (4 if precision == "fp32" else 6), 4 * parameters, 8 * parameters
     activations = batch * (number * low + 4 * fp32)
-    return Memory(
-        precision=precision,
-        batch=batch,
-        weights=weights,
-        gradients=gradients,
-        optimizer=optimizer,
-        activations=activations,
-        cache_per_token=number * cache,
-        cache_per_source_token=number * source_cache,
-        training=weights + gradients + optimizer + activations,
-    )
+    training = weights + gradients + optimizer + activations
+    caches = number * cache, number * source_cache
+    return Memory(precision, batch, weights, gradients, optimizer, activations, *caches, training)
 
 
 def _activations(config: ModelConfig, source: int, target: int) -> tuple[int, int]:
@@ -244,8 +233,6 @@ def _activations(config: ModelConfig, source: int, target: int) -> tuple[int, in
     Returns two counts: those in the training precision, and those that are always fp32 (norms and the loss). In fp32
     the loss reuses the memory of the logits; in bf16 both are held.
     """
-    if config.family == "rnn":
-        return _rnn_activations(config, source, target)
     size, keys = config.size, config.kv_heads * config.head_size
     inner = config.feed_forward_size * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
     scores = size if config.score_name == "additive" else 0  # of one query and one key; fused kernels keep none

@@ -117,16 +117,12 @@ class Race:
         configs = {name: find_config(recipe).with_values(self.settings(name)) for name, recipe in RECIPES.items()}
         files, valid = (Files(data / f"{part}.en", data / f"{part}.fr", False) for part in ("train", "valid"))
         tokenizers = make_tokenizers([files], configs[BASELINE].text, lambda _: None)
-        seconds, threads = {}, torch.get_num_threads()
+        seconds, threads, runtime = {}, torch.get_num_threads(), Runtime(self.device, 0, 1)
         torch.set_num_threads(1)
         try:
             for name, config in configs.items():
                 config = config.with_values([f"model.vocabulary={tokenizers.source.size}"])
-                prepared, runtime = (
-                    prepare([files], valid, config, tokenizers, lambda _: None),
-                    Runtime(self.device, 0, 1),
-                )
-                full = config.train.batch_tokens
+                prepared, full = prepare([files], valid, config, tokenizers, lambda _: None), config.train.batch_tokens
                 seconds[name] = time_update(config, prepared, runtime, lambda c: build(c.model), cpu_tokens=full)
         finally:
             torch.set_num_threads(threads)
