@@ -14,7 +14,6 @@ import torch
 from regard.evaluation.compare import compare_translations
 from regard.evaluation.evaluate import score_results
 from regard.evaluation.pages import (
-    Output,
     Row,
     comparison_headline,
     comparison_parts,
@@ -22,6 +21,7 @@ from regard.evaluation.pages import (
     evaluation_parts,
     page,
 )
+from regard.evaluation.systems import Sentence
 from regard.inspection.quality import QualityWarning
 from tests.evaluation.systems import lines, results, worse
 from tests.inspection.browsing import Opened
@@ -32,11 +32,9 @@ HYPOTHESIS = worse(REFERENCE, 0.3, 2)
 WEIGHTS = torch.eye(4).tolist()
 
 
-def row(source: str = "the green house", text: str = "la maison verte", **more: object) -> Row:
-    trace = made(source, text, WEIGHTS)
-    return Row(
-        7, "warned", source, ["la <verte> maison"], [Output("translation", text, {"chrf": 50.0}, trace=trace, **more)]
-    )
+def row(source: str = "the green house", text: str = "la maison verte", *, trace: bool = True, **more: Any) -> Row:
+    sentence = Sentence(7, source, ["la <verte> maison"], text, {"chrf": 50.0}, more.pop("warnings", []), **more)
+    return Row("warned", [("translation", sentence, made(source, text, WEIGHTS) if trace else None)])
 
 
 @pytest.fixture(scope="module")
@@ -163,11 +161,11 @@ def test_texts_name_their_languages(facts: dict) -> None:
 
 def many(number: int) -> list[Row]:
     """Rows whose chrF falls and whose length grows with the line."""
-    return [
-        Row(line, "" if line % 2 else "warned", f"source {line}", ["x " * line],
-            [Output("translation", "y", {"chrf": 100.0 - line})])
+    sentences = [
+        Sentence(line, f"source {line}", ["x " * line], "y", {"chrf": 100.0 - line}, [])
         for line in range(1, number + 1)
-    ]  # fmt: skip
+    ]
+    return [Row("" if each.line % 2 else "warned", [("translation", each, None)]) for each in sentences]
 
 
 def shown_lines(opened: Opened) -> list[int]:
@@ -233,7 +231,7 @@ def test_a_sentence_opens_its_trace(facts: dict) -> None:
 
 
 def test_without_traces_the_page_has_no_inspector(facts: dict) -> None:
-    plain = row()._replace(outputs=[Output("translation", "la maison", {"chrf": 1.0})])
+    plain = row(trace=False)
     assert "regardInspect =" not in evaluation_page("x", facts, [plain], "y")
     assert "function regardInspect" not in evaluation_page("x", facts, [plain], "y")
 
@@ -247,7 +245,7 @@ def test_words_that_are_not_in_the_reference_are_marked(facts: dict) -> None:
 def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
     words = " ".join(["word"] * 99)
     trace = made(words, words, *torch.rand(6, 100, 100).softmax(-1).tolist())
-    rows = [row()._replace(outputs=[Output("translation", words, {"chrf": 1.0}, trace=trace)])] * 50
+    rows = [Row("", [("translation", row(words, words).outputs[0][1], trace)])] * 50
     assert len(evaluation_page("x", facts, rows, "y").encode()) < 3_000_000
 
 
@@ -260,8 +258,8 @@ def test_a_comparison_has_a_series_for_each_system_and_counts_better_sentences()
 
 
 def test_a_badge_says_who_is_better_than_whom(facts: dict) -> None:
-    outputs = [Output(name, "la maison", {"chrf": 1.0}) for name in ("new", "<old>")]
-    html = evaluation_page("x", facts, [row()._replace(kind="better", outputs=outputs)], "y")
+    outputs = [(name, row().outputs[0][1], None) for name in ("new", "<old>")]
+    html = evaluation_page("x", facts, [Row("better", outputs)], "y")
     assert "new better than &lt;old&gt;</span>" in html
 
 

@@ -110,9 +110,10 @@ class Comparison(Report):
         for row in zip(*self.by_length.values(), strict=True):
             bleu = [f"{x.bleu:z.1f} ({format_interval(x).replace(' to ', '–')})" + " few" * x.small for x in row]
             lengths.append([format_range(row[0].first, row[0].last), f"{row[0].sentences:,}", *bleu])
-        notes = [[f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"]]
-        if any("–" in cell for row in rows for cell in row[-2:]):
-            notes.append([f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test"])
+        notes = [
+            [f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"],
+            [f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test"],
+        ]
         different = []
         for contrast in self.against:
             shown = [

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -18,32 +18,17 @@ from regard.errors import ConfigError, FolderError, refuse_options
 from regard.evaluation import metrics, perplexity, systems
 from regard.evaluation.metrics import METRICS, Bucket, Score
 from regard.evaluation.perplexity import Perplexity
-from regard.evaluation.systems import Paths, Progress, name_of
+from regard.evaluation.systems import Paths, Progress, Sentence, name_of
 from regard.evaluation.words import FrequencyBucket, by_frequency
 from regard.folders import write_file
 from regard.inspection.charts import FEW_WORDS, format_range
-from regard.inspection.quality import Expected, QualityWarning, find_warnings
+from regard.inspection.quality import Expected, find_warnings
 from regard.results import Report, Table, counted
 from regard.text.files import read_lines
 from regard.translation.loading import load
 from regard.translation.reader import Reader
 from regard.translation.translator import Result, Translator
 from regard.translation.writer import Writer
-
-
-class Sentence(NamedTuple):
-    """One line of the test set."""
-
-    line: int  # from 1
-    source: str  # empty if only translations were given
-    references: Sequence[str]
-    text: str
-    scores: dict[str, float]
-    warnings: Sequence[QualityWarning]
-    confidence: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**self._asdict(), "warnings": [warning._asdict() for warning in self.warnings]}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.evaluation.metrics import METRICS, MIN_DIFFERING
-from regard.evaluation.systems import trace_lines
+from regard.evaluation.systems import Sentence, trace_lines
 from regard.inspection import charts, inspector, pages
 from regard.inspection.attribution import attention, default_layer
 from regard.inspection.pages import card, fold, table
-from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 from regard.results import counted
 
@@ -46,25 +45,11 @@ MARKED = (
 )
 
 
-class Output(NamedTuple):
-    """The translation of a sentence by one system."""
-
-    name: str
-    text: str
-    scores: Mapping[str, float]
-    warnings: Sequence[QualityWarning] = ()
-    confidence: float | None = None
-    trace: Trace | None = None
-
-
 class Row(NamedTuple):
-    """A sentence of a page."""
+    """A sentence of a page with one or two translations: the name, the sentence and the trace of each."""
 
-    line: int
     kind: str  # one of KINDS, or empty
-    source: str
-    references: Sequence[str]
-    outputs: Sequence[Output]
+    outputs: Sequence[tuple[str, Sentence, Trace | None]]
 
 
 def evaluation_page(evaluation: Evaluation) -> str:
@@ -74,10 +59,10 @@ def evaluation_page(evaluation: Evaluation) -> str:
     if evaluation.translator is not None:
         sources = {sentence.line: sentence.source for sentence in ranked[:MAX_TRACES]}
         traces = trace_lines(evaluation.translator, sources, beams=evaluation.beams)
-    rows = []
-    for x in ranked[:MAX_ROWS]:
-        output = Output("translation", x.text, x.scores, x.warnings, x.confidence, traces.get(x.line))
-        rows.append(Row(x.line, "warned" * bool(x.warnings), x.source, x.references, [output]))
+    rows = [
+        Row("warned" * bool(sentence.warnings), [("translation", sentence, traces.get(sentence.line))])
+        for sentence in ranked[:MAX_ROWS]
+    ]
     result = evaluation.to_dict()
     title, parts = evaluation_headline(result), evaluation_parts(result)
     return page(title, evaluation.about, parts, rows, "evaluation", evaluation.languages)
@@ -94,15 +79,15 @@ def comparison_page(comparison: Comparison) -> str:
         traces[name] = trace_lines(translator, {line: sources[line - 1] for line in lines}, beams=comparison.beams)
     rows = []
     for contrast, x in examples:
-        outputs = [
-            Output(name, text, {"chrf": chrf}, trace=traces.get(name, {}).get(x.line))
-            for name, text, chrf in (
-                (contrast.system, x.text, x.chrf),
-                (contrast.baseline, x.baseline_text, x.baseline_chrf),
-            )
-        ]
-        references = [lines[x.line - 1] for lines in comparison.references]
-        rows.append(Row(x.line, "better" if x.gap > 0 else "worse", sources[x.line - 1], references, outputs))
+        outputs = []
+        for name, text, chrf in (
+            (contrast.system, x.text, x.chrf),
+            (contrast.baseline, x.baseline_text, x.baseline_chrf),
+        ):
+            references = [lines[x.line - 1] for lines in comparison.references]
+            sentence = Sentence(x.line, sources[x.line - 1], references, text, {"chrf": chrf}, [])
+            outputs.append((name, sentence, traces.get(name, {}).get(x.line)))
+        rows.append(Row("better" if x.gap > 0 else "worse", outputs))
     title, parts = comparison_headline(comparison.to_dict()), comparison_parts(comparison)
     return page(title, comparison.about, parts, rows, "comparison", comparison.languages)
 
@@ -111,7 +96,7 @@ def page(
     title: str, about: str, parts: Sequence[str], rows: Sequence[Row], kind: str, languages: tuple[str, str] = ("", "")
 ) -> str:
     """One HTML file of these parts, and of sentences that open their traces; `languages` are codes or empty."""
-    traced = any(output.trace is not None for row in rows for output in row.outputs)
+    traced = any(trace is not None for row in rows for _, _, trace in row.outputs)
     scripts = inspector.SCRIPTS if traced else pages.SCRIPTS
     return pages.page(title, [*parts, _sentences(rows, languages)], kind=kind, about=about, scripts=scripts)
 
@@ -192,31 +177,24 @@ def comparison_parts(comparison: Comparison) -> list[str]:
         cells = [charts.series_key(number) + escape(system["name"])]
         for metric in METRICS:
             score, p = system[metric], system[metric].get("p_randomisation")
-            untested = "–" if number else ""
-            interval = f'<span class="soft">{score["low"]:z.1f}–{score["high"]:.1f}</span>'
-            cells += [
-                f"{score['score']:.1f}<br>{interval}",
-                untested if p is None else f"<b>{p:.4f}</b>" if p < 0.05 else f"{p:.4f}",
-            ]
+            interval = f"{score['low']:z.1f}–{score['high']:.1f}"
+            cells.append(f'{score["score"]:.1f}<br><span class="soft">{interval}</span>')
+            cells.append("–" * (number > 0) if p is None else f"<b>{p:.4f}</b>" if p < 0.05 else f"{p:.4f}")
         rows.append(cells)
+    heads = ["system", *(head for name in METRICS.values() for head in (name, "p-value"))]
     note = (
         f"With 95 % bootstrap intervals. The p-value, by approximate randomisation, is the probability of such a "
         f"difference from {first['name']} by chance; bold below 0.05. –: fewer than {MIN_DIFFERING} sentences differ, "
         "too few for a test."
     )
+    contrasts = [f'<p class="soft">{escape(str(contrast))}.</p>' for contrast in comparison.against]
     signatures = "".join(
         pages.signature(f"{METRICS[metric]} {text}")
         for metric, tests in result["signatures"].items()
         for text in tests.values()
     )
     return [
-        card(
-            "Scores",
-            note,
-            table(["system", *(head for name in METRICS.values() for head in (name, "p-value"))], rows),
-            *(f'<p class="soft">{escape(str(contrast))}.</p>' for contrast in comparison.against),
-            fold("sacreBLEU signatures", signatures),
-        ),
+        card("Scores", note, table(heads, rows), *contrasts, fold("sacreBLEU signatures", signatures)),
         by_length(result["by_length"], [system["name"] for system in result["systems"]]),
     ]
 
@@ -243,7 +221,7 @@ def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
     )
     return (
         '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
-        + f"<p>{MARKED}</p>" * any(row.references for row in rows)
+        + f"<p>{MARKED}</p>" * any(row.outputs[0][1].references for row in rows)
         + '<form class="find"><label class="aside" for="search">search the sentences</label>'
         '<input type="search" id="search" name="search" placeholder="search">'
         f'<label>sort by <select name="sort">{options}</select></label>'
@@ -255,50 +233,52 @@ def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
 
 def _sorting_values(row: Row) -> dict[str, float]:
     """What a sentence can be sorted by."""
-    first, *others = row.outputs
-    text = row.references[0] if row.references else first.text
-    values = {"line": row.line, "length": len(text.split()), "chrf": first.scores.get("chrf")}
-    values["confidence"] = first.confidence
+    (_, first, _), *others = row.outputs
+    text = first.references[0] if first.references else first.text
+    values = {"line": first.line, "length": len(text.split()), "chrf": first.scores["chrf"]}
+    if first.confidence is not None:
+        values["confidence"] = first.confidence
     if others:
-        values["difference"] = abs(first.scores["chrf"] - others[0].scores["chrf"])
-    return {name: round(value, 3) for name, value in values.items() if value is not None}
+        values["difference"] = abs(first.scores["chrf"] - others[0][1].scores["chrf"])
+    return {name: round(value, 3) for name, value in values.items()}
 
 
 def _row(row: Row, languages: tuple[str, str]) -> str:
-    source, target = languages
-    texts = pages.text("p", f'<b lang="en">source</b>{escape(row.source)}', source) if row.source else ""
-    for number, reference in enumerate(row.references):
-        marked = escape(reference) if number else marked_words(reference, row.outputs[0].text, "missed")
-        texts += pages.text("p", f'<b lang="en">reference</b>{marked}', target)
-    label, badge = row.kind, ""
-    if len(row.outputs) > 1:
-        label = f"{row.outputs[0].name} {row.kind} than {row.outputs[1].name}"
+    (name, first, _), *others = row.outputs
+    texts = pages.text("p", f'<b lang="en">source</b>{escape(first.source)}', languages[0]) if first.source else ""
+    for number, reference in enumerate(first.references):
+        marked = escape(reference) if number else marked_words(reference, first.text, "missed")
+        texts += pages.text("p", f'<b lang="en">reference</b>{marked}', languages[1])
+    badge = ""
     if row.kind:
+        label = f"{name} {row.kind} than {others[0][0]}" if others else row.kind
         badge = f'<span class="badge {row.kind}" title="{KINDS[row.kind]}">{escape(label)}</span> '
     values = "".join(f' data-{name}="{value:g}"' for name, value in _sorting_values(row).items())
-    outputs = "".join(_output(row, output, languages) for output in row.outputs)
-    return f'<li class="row"{values}><p class="where">{badge}line {row.line:,}</p>{texts}{outputs}</li>'
+    outputs = "".join(_output(*output, languages) for output in row.outputs)
+    return f'<li class="row"{values}><p class="where">{badge}line {first.line:,}</p>{texts}{outputs}</li>'
 
 
-def _output(row: Row, output: Output, languages: tuple[str, str]) -> str:
-    scores = [f"{METRICS[name]} {value:.0f}" for name, value in output.scores.items() if name in METRICS]
-    if output.confidence is not None:
-        scores.append(f"confidence {output.confidence:.0%}")
-    text = marked_words(output.text, row.references[0], "odd") if row.references else escape(output.text)
+def _output(name: str, sentence: Sentence, trace: Trace | None, languages: tuple[str, str]) -> str:
+    scores = [f"{METRICS[metric]} {value:.0f}" for metric, value in sentence.scores.items()]
+    if sentence.confidence is not None:
+        scores.append(f"confidence {sentence.confidence:.0%}")
+    text = escape(sentence.text)
+    if sentence.references:
+        text = marked_words(sentence.text, sentence.references[0], "odd")
     shown = f'<span class="scores" lang="en">{" · ".join(scores)}</span>'
-    name = f'<b lang="en">{escape(output.name)}</b>'
-    html = pages.text("p", f"{name}{text or '<i>nothing</i>'}&ensp;{shown}", languages[1])
-    html += "".join(f'<p class="warned">{escape(f"{x.kind}: {x.message}")}</p>' for x in output.warnings)
-    if output.trace is not None:
+    html = f'<b lang="en">{escape(name)}</b>{text or "<i>nothing</i>"}&ensp;{shown}'
+    html = pages.text("p", html, languages[1])
+    html += "".join(f'<p class="warned">{escape(f"{x.kind}: {x.message}")}</p>' for x in sentence.warnings)
+    if trace is not None:
         maps = []
-        if "cross" in output.trace.attention:
-            cross = attention(output.trace, "cross")
+        if "cross" in trace.attention:
+            cross = attention(trace, "cross")
             if cross.values.numel() > MAX_WEIGHTS:  # the mean of the heads of one layer
                 layer = cross.joined[[default_layer(len(cross.joined))]]
                 cross = cross._replace(values=layer.unsqueeze(1), joined=layer)
             maps = [cross]
-        inside = inspector.embed(output.trace, maps, warned=output.warnings, languages=languages)
-        hidden = f'<span class="aside"> in line {row.line:,}</span>'
+        inside = inspector.embed(trace, maps, warned=sentence.warnings, languages=languages)
+        hidden = f'<span class="aside"> in line {sentence.line:,}</span>'
         html += f'<details class="trace"><summary>attention{hidden}</summary>{inside}</details>'
     return html
 

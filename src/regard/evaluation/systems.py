@@ -12,6 +12,7 @@ import torch
 from regard.config import split_folders
 from regard.errors import ConfigError
 from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, make_metric
+from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 from regard.preflight.languages import reads_like_source
 from regard.text.files import language_of, one_line, read_lines
@@ -41,6 +42,21 @@ class EvaluationSet(NamedTuple):
     @property
     def reference_names(self) -> str:
         return ", ".join(list(self.texts)[-len(self.references) :])
+
+
+class Sentence(NamedTuple):
+    """One line of the test set."""
+
+    line: int  # from 1
+    source: str  # empty if only translations were given
+    references: Sequence[str]
+    text: str
+    scores: dict[str, float]
+    warnings: Sequence[QualityWarning]
+    confidence: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "warnings": [warning._asdict() for warning in self.warnings]}
 
 
 def read_test_set(
