@@ -25,11 +25,9 @@ TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 CONFIG = "config.json"  # of a model folder
 CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are applied
 EXACT_TOKENIZERS = ("bpe", "unigram", "characters")  # these decode to exactly the text they encoded
-MAX_LAYERS = 1_000
 MAX_PACKED_HEAD = 128  # the largest head for which packed attention has a kernel
 MAX_SIZE = 10_000_000  # of any one dimension of a model: far more than any computer can hold
 MAX_OUTPUT = 100_000  # tokens of a translation
-MAX_LENGTH_RATIO = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +74,10 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_range(self, "encoder_layers decoder_layers", 1, MAX_LAYERS)
+        check_range(self, "encoder_layers decoder_layers", 1, 1000)
         check_range(self, "vocabulary size heads feed_forward_size max_positions", 1, MAX_SIZE)
-        check_range(
-            self, "target_vocabulary embedding encoder_size output_size key_value_heads token_types", 0, MAX_SIZE
-        )
+        optional = "target_vocabulary embedding encoder_size output_size key_value_heads token_types"
+        check_range(self, optional, 0, MAX_SIZE)
         check_range(self, "dropout attention_dropout", 0, below=1)
         for name in ("norm_epsilon", "rotary_base"):
             require(getattr(self, name) > 0, f"model.{name} ({getattr(self, name)}) must be a number above 0")
@@ -229,13 +226,13 @@ class TrainConfig:
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"  # after the warm-up
     warmup: int = 1000  # updates over which the learning rate rises from zero
     weight_decay: float = 0.0  # decoupled weight decay of the matrices (AdamW)
-    beta2: float = 0.98  # adam's decay rate of squared gradients
-    max_grad_norm: float = 1.0  # Gradient clipping: the maximum norm of the gradient; 0: no clipping
+    beta2: float = 0.98  # Adam's decay rate of squared gradients
+    max_grad_norm: float = 1.0  # gradient clipping: the maximum norm; 0: no clipping
     label_smoothing: float = 0.1  # probability mass of each target that is spread evenly over the vocabulary
     r_drop: float = 0.0  # weight of the R-Drop loss: the divergence between two passes with different dropout; 0: off
     guided_alignment: float = 0.0  # weight of the guided alignment loss: a head learns --alignments; 0: off
     freeze: str = ""  # parameters that are not trained, such as encoder.* or source.token, separated by spaces
-    lora_rank: int = 0  # loRA: rank of the matrices trained beside the frozen weights of --from; 0: train all weights
+    lora_rank: int = 0  # LoRA: rank of the matrices trained beside the frozen weights of --from; 0: train all weights
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of matrix products; auto: bf16 on a GPU that supports it
     ema_decay: float = 0.0  # decay of the moving average of the weights, which is validated and kept; 0: off
     validate_every: int = 1000  # updates between validations
@@ -254,9 +251,7 @@ class TrainConfig:
         check_range(self, "seed", 0, 2**63 - 1)
         check_range(self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
         check_range(self, "label_smoothing ema_decay beta2", 0, below=1)
-        require(
-            not self.lora_rank or not self.freeze, "train.lora_rank freezes all other weights: leave train.freeze out"
-        )
+        require(not self.lora_rank or not self.freeze, "train.lora_rank freezes all other weights: drop train.freeze")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,7 +275,7 @@ class DecodeConfig:
         check_types(self)
         check_range(self, "beams", 1, 100)
         check_range(self, "max_length_extra min_length no_repeat_ngram", 0, MAX_OUTPUT)
-        check_range(self, "max_length_ratio", 0, MAX_LENGTH_RATIO)
+        check_range(self, "max_length_ratio", 0, 1000)
         check_range(self, "length_penalty coverage_penalty temperature top_k", 0)
         check_range(self, "top_p", 0, 1)
 

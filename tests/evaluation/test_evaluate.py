@@ -73,7 +73,7 @@ def test_swapped_files_of_compare_and_a_reference_equal_to_the_source_are_announ
     french, english = texts / "test.fr", texts / "test.en"
     swapped = compare([french, english], source=french, reference=english)
     assert [message.partition(" (")[0] for message in swapped.messages] == [
-        f"the translations of {french} read like --source"
+        f"the translations of {french} read like --source and not like --reference"
     ]
     assert (
         f"is the same text as --source ({english})"

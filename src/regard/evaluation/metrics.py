@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -193,13 +194,15 @@ def sentence_scores(
 def by_length(
     hypotheses: Sequence[str], *references: Sequence[str], lengths: Sequence[int] = LENGTHS, **options: Any
 ) -> list[Bucket]:
-    """BLEU of the sentences in each bucket of (first) reference length; empty buckets are left out.
+    """BLEU of the sentences in each bucket of the length of the first reference; empty buckets are left out.
 
-    An empty reference is in the first bucket.
+    Words are separated by spaces, or by the tokenizer for languages without spaces.
     """
+    tokenize = options.get("tokenize")
+    split = str.split if tokenize in SPACE_TOKENIZERS else word_splitter(tokenize=tokenize)
     members: dict[int, list[int]] = {}
-    for sentence, length in enumerate(line_lengths(references[0], tokenize=options.get("tokenize"))):
-        members.setdefault(sum(length > limit for limit in lengths), []).append(sentence)
+    for sentence, line in enumerate(references[0]):
+        members.setdefault(bisect_left(lengths, len(split(line))), []).append(sentence)
     buckets = []
     for number, sentences in sorted(members.items()):
         texts, *lists = ([lines[sentence] for sentence in sentences] for lines in (hypotheses, *references))
@@ -209,12 +212,6 @@ def by_length(
         # The interval is centred on the bootstrap mean, so with few sentences it may leave the range of BLEU.
         buckets.append(Bucket(first, last, len(sentences), bleu, max(low or 0.0, 0.0), min(high or 0.0, 100.0)))
     return buckets
-
-
-def line_lengths(lines: Sequence[str], *, tokenize: str | None = None) -> list[int]:
-    """The number of words in every line: separated by spaces, or by the tokenizer for languages without spaces."""
-    split = str.split if tokenize in SPACE_TOKENIZERS else word_splitter(tokenize=tokenize)
-    return [len(split(line)) for line in lines]
 
 
 def word_splitter(*, lowercase: bool = False, tokenize: str | None = None) -> Callable[[str], list[str]]:

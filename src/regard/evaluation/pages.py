@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from regard.evaluation.compare import Comparison
     from regard.evaluation.evaluate import Evaluation
 
-KINDS = {  # of sentences, shown on a badge that the search finds
-    "warned": "Translations with a warning.",
-    "better": "Closer to the reference than the baseline.",
-    "worse": "Further from the reference than the baseline.",
-}
 SORTING = {  # what sentences can be sorted by, and its name; a minus sign puts the highest first
     "-difference": "difference, largest first",
     "chrf": "chrF, lowest first",
@@ -38,7 +33,6 @@ MAX_ROWS = 1000  # sentences of a page
 MAX_TRACES = 50  # sentences of a page that show their attention
 MAX_WEIGHTS = 15_000  # of one trace; a larger one shows one layer
 MIN_DROP = 0.1  # of BLEU from short to long sentences, relative, for a headline
-LENGTH_AXIS = "reference length in words; below, the number of sentences"
 MARKED = (
     "Words marked red are not in the reference; dotted words of the reference are missing from the translation. Another"
     " wording may be as good."
@@ -48,7 +42,7 @@ MARKED = (
 class Row(NamedTuple):
     """A sentence of a page with one or two translations: the name, the sentence and the trace of each."""
 
-    kind: str  # one of KINDS, or empty
+    kind: str  # warned, better or worse (than the baseline), or empty
     outputs: Sequence[tuple[str, Sentence, Trace | None]]
 
 
@@ -205,7 +199,8 @@ def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *
     for bucket in buckets:
         scores = [(x["bleu"], x["low"], x["high"]) for x in (bucket["systems"] if names else [bucket])]
         groups.append(charts.group(bucket, bucket["sentences"], bucket["small"], scores))
-    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, few="fewer than 30 sentences")
+    axis = "reference length in words; below, the number of sentences"
+    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", axis, few="fewer than 30 sentences")
     return card("BLEU by sentence length", note, chart)
 
 
@@ -252,7 +247,7 @@ def _row(row: Row, languages: tuple[str, str]) -> str:
     badge = ""
     if row.kind:
         label = f"{name} {row.kind} than {others[0][0]}" if others else row.kind
-        badge = f'<span class="badge {row.kind}" title="{KINDS[row.kind]}">{escape(label)}</span> '
+        badge = f'<span class="badge {row.kind}">{escape(label)}</span> '
     values = "".join(f' data-{name}="{value:g}"' for name, value in _sorting_values(row).items())
     outputs = "".join(_output(*output, languages) for output in row.outputs)
     return f'<li class="row"{values}><p class="where">{badge}line {first.line:,}</p>{texts}{outputs}</li>'

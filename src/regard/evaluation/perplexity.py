@@ -26,6 +26,7 @@ from regard.translation.reader import Reader
 from regard.translation.writer import Writer
 
 BATCH_TOKENS = 4096
+MAX_EXPONENT = 700  # of math.exp: in a script without spaces, a word is a whole line
 SEED = 0  # for the masked tokens of a bert; the same as in validation during training
 
 
@@ -118,10 +119,10 @@ def measure(
     mean = nats / max(predicted, 1)
     signature = f"window:{window}|overlap:no"
     if config.model.family == "gpt":
-        per_word = _exp(mean * tokens / max(words, 1))
+        word_nats = mean * tokens / max(words, 1)
         of_family: dict[str, Any] = {
             "signature": signature,
-            "perplexity_per_word": per_word if math.isfinite(per_word) else None,
+            "perplexity_per_word": math.exp(word_nats) if word_nats < MAX_EXPONENT else None,
             "bits_per_character": mean * tokens / math.log(2) / max(characters, 1),
         }
     else:
@@ -130,7 +131,7 @@ def measure(
     return Perplexity(
         system=system,
         family=config.model.family,
-        perplexity=_exp(mean),
+        perplexity=math.exp(min(mean, MAX_EXPONENT)),
         nats=mean,
         predicted=predicted,
         tokens=tokens,
@@ -139,7 +140,3 @@ def measure(
         window=window,
         **of_family,
     )
-
-
-def _exp(nats: float) -> float:
-    return math.exp(nats) if nats < 700 else math.inf

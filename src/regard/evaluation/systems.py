@@ -18,11 +18,9 @@ from regard.preflight.languages import reads_like_source
 from regard.text.files import language_of, one_line, read_lines
 from regard.translation.translator import Result, Translator
 
-Progress = Callable[[int, int], None]
-"""Called with the number of finished sentences and their total."""
+Progress = Callable[[int, int], None]  # called with the number of finished sentences and their total
 Paths = str | Path | Sequence[str | Path]
-System = str | Path | Translator
-"""A model folder, several joined by `+`, a file of translations, or a loaded model."""
+System = str | Path | Translator  # a model folder, several joined by `+`, a file of translations, or a loaded model
 
 
 class EvaluationSet(NamedTuple):
@@ -30,18 +28,9 @@ class EvaluationSet(NamedTuple):
 
     sources: list[str] | None
     references: list[list[str]]
-    texts: dict[str, list[str]]  # the sources, if there are any, and the references, by file name
+    reference_names: str
+    languages: tuple[str, str]  # the language codes of source and reference, from the file names; empty if unknown
     tokenize: str | None  # the tokenizer of BLEU
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """The language codes of the sources and of the references, from their file names; empty if unknown."""
-        names = list(self.texts)
-        return language_of(names[0]) if self.sources is not None else "", language_of(names[-1])
-
-    @property
-    def reference_names(self) -> str:
-        return ", ".join(list(self.texts)[-len(self.references) :])
 
 
 class Sentence(NamedTuple):
@@ -72,14 +61,16 @@ def read_test_set(
         raise ConfigError("give the reference translations with --reference FILE")
     check_seed()
     make_metric("bleu", tokenize=tokenize)
+    references = {str(path): read_test(path) for path in paths}
     sources = read_test(source) if source else None
-    references = [read_test(path) for path in paths]
-    texts = {str(source): sources} if sources is not None else {}
-    texts |= dict(zip(map(str, paths), references, strict=True))
-    check_lines(texts)
-    for path in (path for path, lines in zip(paths, references, strict=True) if lines == sources):
-        say(f"--reference ({path}) is the same text as --source ({source})")
-    return EvaluationSet(sources, references, texts, tokenize or choose_tokenizer(references[0], say))
+    check_lines({**({str(source): sources} if sources is not None else {}), **references})
+    for path, lines in references.items():
+        if lines == sources:
+            say(f"--reference ({path}) is the same text as --source ({source})")
+    *_, last = references
+    languages = language_of(str(source)) if source else "", language_of(last)
+    texts = list(references.values())
+    return EvaluationSet(sources, texts, ", ".join(references), languages, tokenize or choose_tokenizer(texts[0], say))
 
 
 def read_test(path: str | Path) -> list[str]:
@@ -111,8 +102,7 @@ def translate_test(
     translator, name = None, name_of(system)
     if not is_model(system):
         results = [Result(line) for line in read_test(name)]
-        first, lines = next(iter(test.texts.items()))
-        check_lines({first: lines, name: [result.text for result in results]})
+        check_lines({test.reference_names: test.references[0], name: [result.text for result in results]})
     elif test.sources is None:
         raise ConfigError(f"{name} is a model: give the text to translate with --source FILE")
     else:
@@ -124,7 +114,7 @@ def translate_test(
                 progress(len(results), len(test.sources))
     texts = [result.text for result in results]
     if test.sources is not None and reads_like_source(texts, test.sources, test.references[0]):
-        files = f"--source ({next(iter(test.texts))}) and not like --reference ({test.reference_names})"
+        files = f"--source and not like --reference ({test.reference_names})"
         say(f"the translations of {name} read like {files}: are the files swapped, or of another model?")
     return results, translator
 
