@@ -52,9 +52,7 @@ class ModelConfig:
     positions: Positions = "sinusoidal"
     rotary_base: float = 10000.0  # base of the rotary frequencies (RoPE theta)
     norm: Literal["layer", "rms"] = "layer"  # LayerNorm or RMSNorm
-    norm_placement: Literal["post", "pre"] = (
-        "post"  # norm after each residual sum (the paper's) or before each sub-layer
-    )
+    norm_placement: Literal["post", "pre"] = "post"  # after each residual sum (the paper's) or before each sub-layer
     norm_epsilon: float = 1e-5  # epsilon of the norms, against division by zero
     embedding_norm: bool = False  # normalise the embeddings of a transformer (a bert always does)
     scale_embeddings: bool = True  # multiply the embeddings of a transformer by the square root of model.size

@@ -17,7 +17,6 @@ from regard.evaluation.pages import (
     Row,
     comparison_headline,
     comparison_parts,
-    evaluation_headline,
     evaluation_parts,
     page,
 )
@@ -103,27 +102,6 @@ def test_a_small_bucket_is_hollow_and_its_line_is_dashed(facts: dict) -> None:
 
 
 # Headlines.
-
-
-def bucket(first: int, last: int | None, bleu: float, *, half: float = 2.0, small: bool = False) -> dict:
-    return {"from": first, "to": last, "bleu": bleu, "low": bleu - half, "high": bleu + half, "small": small}
-
-
-@pytest.mark.parametrize(
-    ("buckets", "headline"),
-    [
-        ([bucket(1, 10, 97), bucket(41, None, 46)], "BLEU 42.1, drops from 97 to 46 on sentences over 40 words"),
-        ([bucket(1, 10, 97), bucket(11, 20, 46)], "BLEU 42.1, drops from 97 to 46 on sentences of 11 to 20 words"),
-        ([bucket(1, 10, 97), bucket(11, 20, 46), bucket(21, None, 9, small=True)],
-         "BLEU 42.1, drops from 97 to 46 on sentences of 11 to 20 words"),
-        ([bucket(1, 10, 50, half=9), bucket(41, None, 40, half=9)], "BLEU 42.1"),  # this may be chance
-        ([bucket(1, 10, 97), bucket(41, None, 92)], "BLEU 42.1"),  # this is little
-        ([bucket(1, 10, 40), bucket(41, None, 60)], "BLEU 42.1"),
-        ([bucket(1, 10, 97)], "BLEU 42.1"),
-    ],
-)  # fmt: skip
-def test_the_headline_of_an_evaluation_says_where_bleu_drops(buckets: list[dict], headline: str) -> None:
-    assert evaluation_headline({"bleu": {"score": 42.1}, "by_length": buckets}) == headline
 
 
 def compared(*scores: float, p: float | None = 0.0001, differing: int = 90) -> dict:

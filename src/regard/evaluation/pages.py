@@ -32,7 +32,6 @@ SORTING = {  # what sentences can be sorted by, and its name; a minus sign puts 
 MAX_ROWS = 1000  # sentences of a page
 MAX_TRACES = 50  # sentences of a page that show their attention
 MAX_WEIGHTS = 15_000  # of one trace; a larger one shows one layer
-MIN_DROP = 0.1  # of BLEU from short to long sentences, relative, for a headline
 MARKED = (
     "Words marked red are not in the reference; dotted words of the reference are missing from the translation. Another"
     " wording may be as good."
@@ -57,8 +56,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         Row("warned" * bool(sentence.warnings), [("translation", sentence, traces.get(sentence.line))])
         for sentence in ranked[:MAX_ROWS]
     ]
-    result = evaluation.to_dict()
-    title, parts = evaluation_headline(result), evaluation_parts(result)
+    title, parts = f"BLEU {evaluation.bleu.score:.1f}", evaluation_parts(evaluation.to_dict())
     return page(title, evaluation.about, parts, rows, "evaluation", evaluation.languages)
 
 
@@ -90,24 +88,25 @@ def page(
     title: str, about: str, parts: Sequence[str], rows: Sequence[Row], kind: str, languages: tuple[str, str] = ("", "")
 ) -> str:
     """One HTML file of these parts, and of sentences that open their traces; `languages` are codes or empty."""
+    if not rows:
+        return pages.page(title, parts, kind=kind, about=about)
+    known = _sorting_values(rows[0])
+    options = "".join(
+        f'<option value="{key}">{name}</option>' for key, name in SORTING.items() if key.strip("-") in known
+    )
+    sentences = (
+        '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
+        + f"<p>{MARKED}</p>" * any(row.outputs[0][1].references for row in rows)
+        + '<form class="find"><label class="aside" for="search">search the sentences</label>'
+        '<input type="search" id="search" name="search" placeholder="search">'
+        f'<label>sort by <select name="sort">{options}</select></label>'
+        '<p role="status"></p></form>'
+        f'<ol class="rows">{"".join(_row(row, languages) for row in rows)}</ol>'
+        '<button type="button" class="ten" hidden>ten more</button></section>'
+    )
     traced = any(trace is not None for row in rows for _, _, trace in row.outputs)
     scripts = inspector.SCRIPTS if traced else pages.SCRIPTS
-    return pages.page(title, [*parts, _sentences(rows, languages)], kind=kind, about=about, scripts=scripts)
-
-
-# Headlines.
-
-
-def evaluation_headline(result: Mapping[str, Any]) -> str:
-    """BLEU, and how far it drops from short to long sentences if the intervals are apart."""
-    headline = f"BLEU {result['bleu']['score']:.1f}"
-    buckets = [bucket for bucket in result["by_length"] if not bucket["small"]]
-    if len(buckets) > 1:
-        first, last = buckets[0], buckets[-1]
-        if last["high"] < first["low"] and last["bleu"] < (1 - MIN_DROP) * first["bleu"]:
-            words = f"over {last['from'] - 1}" if last["to"] is None else f"of {last['from']} to {last['to']}"
-            headline += f", drops from {first['bleu']:.0f} to {last['bleu']:.0f} on sentences {words} words"
-    return headline
+    return pages.page(title, [*parts, sentences], kind=kind, about=about, scripts=scripts)
 
 
 def comparison_headline(result: Mapping[str, Any]) -> str:
@@ -205,25 +204,6 @@ def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *
 
 
 # Sentences.
-
-
-def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
-    if not rows:
-        return ""
-    known = _sorting_values(rows[0])
-    options = "".join(
-        f'<option value="{key}">{name}</option>' for key, name in SORTING.items() if key.strip("-") in known
-    )
-    return (
-        '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
-        + f"<p>{MARKED}</p>" * any(row.outputs[0][1].references for row in rows)
-        + '<form class="find"><label class="aside" for="search">search the sentences</label>'
-        '<input type="search" id="search" name="search" placeholder="search">'
-        f'<label>sort by <select name="sort">{options}</select></label>'
-        '<p role="status"></p></form>'
-        f'<ol class="rows">{"".join(_row(row, languages) for row in rows)}</ol>'
-        '<button type="button" class="ten" hidden>ten more</button></section>'
-    )
 
 
 def _sorting_values(row: Row) -> dict[str, float]:
