@@ -96,8 +96,8 @@ def page(
     )
     sentences = (
         '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
-        + f"<p>{MARKED}</p>" * any(row.outputs[0][1].references for row in rows)
-        + '<form class="find"><label class="aside" for="search">search the sentences</label>'
+        f"<p>{MARKED}</p>"
+        '<form class="find"><label class="aside" for="search">search the sentences</label>'
         '<input type="search" id="search" name="search" placeholder="search">'
         f'<label>sort by <select name="sort">{options}</select></label>'
         '<p role="status"></p></form>'
@@ -209,8 +209,7 @@ def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *
 def _sorting_values(row: Row) -> dict[str, float]:
     """What a sentence can be sorted by."""
     (_, first, _), *others = row.outputs
-    text = first.references[0] if first.references else first.text
-    values = {"line": first.line, "length": len(text.split()), "chrf": first.scores["chrf"]}
+    values = {"line": first.line, "length": len(first.references[0].split()), "chrf": first.scores["chrf"]}
     if first.confidence is not None:
         values["confidence"] = first.confidence
     if others:
@@ -237,12 +236,9 @@ def _output(name: str, sentence: Sentence, trace: Trace | None, languages: tuple
     scores = [f"{METRICS[metric]} {value:.0f}" for metric, value in sentence.scores.items()]
     if sentence.confidence is not None:
         scores.append(f"confidence {sentence.confidence:.0%}")
-    text = escape(sentence.text)
-    if sentence.references:
-        text = marked_words(sentence.text, sentence.references[0], "odd")
+    text = marked_words(sentence.text, sentence.references[0], "odd") or "<i>nothing</i>"
     shown = f'<span class="scores" lang="en">{" · ".join(scores)}</span>'
-    html = f'<b lang="en">{escape(name)}</b>{text or "<i>nothing</i>"}&ensp;{shown}'
-    html = pages.text("p", html, languages[1])
+    html = pages.text("p", f'<b lang="en">{escape(name)}</b>{text}&ensp;{shown}', languages[1])
     html += "".join(f'<p class="warned">{escape(f"{x.kind}: {x.message}")}</p>' for x in sentence.warnings)
     if trace is not None:
         maps = []
