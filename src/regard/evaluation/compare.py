@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,38 +25,6 @@ MAX_DIFFERENT = 50  # sentences of a pair of systems
 SHOWN_DIFFERENT = 4  # of them in the printed tables
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A sentence that two systems translate differently."""
-
-    line: int
-    gap: float  # chrF of the system minus chrF of the baseline
-    chrf: float
-    baseline_chrf: float
-    text: str
-    baseline_text: str
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """One system compared with the baseline, which is the first system."""
-
-    system: str
-    baseline: str
-    differing: int  # number of sentences whose translation differs from that of the baseline
-    better: int  # number of sentences with a higher chrF than the baseline
-    equal: int
-    worse: int
-    different: list[Difference]  # those with the largest difference of chrF
-
-    def __str__(self) -> str:
-        names = f"{self.system} against {self.baseline}"
-        if not self.differing:
-            return f"{names}: all translations are identical"
-        better = counted(self.better, "sentence")
-        return f"{names}: chrF higher in {better}, equal in {self.equal:,}, lower in {self.worse:,}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Report):
     """Several systems on one test set."""
@@ -63,7 +32,9 @@ class Comparison(Report):
     scores: dict[str, dict[str, Score]]  # by system and metric
     signatures: dict[str, dict[str, str]]  # sacreBLEU signatures by metric and test
     by_length: dict[str, list[Bucket]]  # by system
-    against: list[Contrast]
+    against: list[
+        dict[str, Any]
+    ]  # each other system and the first one: how many sentences differ, and the largest gaps
     references: Sequence[Sequence[str]]
     sources: Sequence[str] | None = None
     paths: Mapping[str, str] | None = None  # the file or folder of every system
@@ -91,7 +62,7 @@ class Comparison(Report):
             ],
             "signatures": self.signatures,
             "by_length": buckets,
-            "against": list(map(asdict, self.against)),
+            "against": self.against,
         }
 
     def tables(self) -> list[Table]:
@@ -118,10 +89,14 @@ class Comparison(Report):
         for contrast in self.against:
             shown = [
                 [cell]
-                for x in contrast.different[:SHOWN_DIFFERENT]
-                for cell in (f"line {x.line:,}, chrF {x.gap:+.0f}", f"  + {x.text}", f"  - {x.baseline_text}")
+                for x in contrast["different"][:SHOWN_DIFFERENT]
+                for cell in (
+                    f"line {x['line']:,}, chrF {x['gap']:+.0f}",
+                    f"  + {x['text']}",
+                    f"  - {x['baseline_text']}",
+                )
             ]
-            different.append(Table([""], shown, str(contrast)))
+            different.append(Table([""], shown, contrast["summary"]))
         return [
             Table(["", "system", "score", "95 % interval", "p rand.", "p boot."], rows),
             Table([""], notes),
@@ -217,26 +192,34 @@ def compare_translations(
         for name, score in zip(systems, metric_scores, strict=True):
             scores[name][metric] = score
     first, *others = systems
-    contrasts = []
+    against = []
     for name in others:
         columns = chrf[name], chrf[first], systems[name], systems[first]
-        pairs = [Difference(line, row[0] - row[1], *row) for line, row in enumerate(zip(*columns, strict=True), 1)]
-        ranked = sorted((pair for pair in pairs if pair.gap), key=lambda pair: -abs(pair.gap))
-        contrasts.append(
-            Contrast(
-                name,
-                first,
-                differing=sum(pair.text != pair.baseline_text for pair in pairs),
-                better=sum(pair.gap > 0 for pair in pairs),
-                equal=sum(pair.gap == 0 for pair in pairs),
-                worse=sum(pair.gap < 0 for pair in pairs),
-                different=ranked[:MAX_DIFFERENT],
-            )
+        pairs: list[dict[str, Any]] = [
+            {"line": line, "gap": x - y, "chrf": x, "baseline_chrf": y, "text": text, "baseline_text": baseline_text}
+            for line, (x, y, text, baseline_text) in enumerate(zip(*columns, strict=True), 1)
+        ]
+        gaps = [pair["gap"] for pair in pairs]
+        ranked = sorted(filter(operator.itemgetter("gap"), pairs), key=lambda pair: -abs(pair["gap"]))
+        differing = sum(map(operator.ne, systems[name], systems[first]))
+        better, equal, worse = sum(gap > 0 for gap in gaps), gaps.count(0), sum(gap < 0 for gap in gaps)
+        summary = f"chrF higher in {counted(better, 'sentence')}, equal in {equal:,}, lower in {worse:,}"
+        against.append(
+            {
+                "system": name,
+                "baseline": first,
+                "differing": differing,
+                "better": better,
+                "equal": equal,
+                "worse": worse,
+                "summary": f"{name} against {first}: {summary if differing else 'all translations are identical'}",
+                "different": ranked[:MAX_DIFFERENT],
+            }
         )
     return Comparison(
         scores=scores,
         signatures=signatures,
         by_length={name: metrics.by_length(lines, *references, **options) for name, lines in systems.items()},
-        against=contrasts,
+        against=against,
         references=references,
     )

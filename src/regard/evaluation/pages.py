@@ -63,23 +63,21 @@ def evaluation_page(evaluation: Evaluation) -> str:
 def comparison_page(comparison: Comparison) -> str:
     """The page of several systems, with the sentences whose chrF differs most from that of the first system."""
     limit = max(MAX_TRACES // len(comparison.against), 1)
-    examples = [(contrast, x) for contrast in comparison.against for x in contrast.different[:limit]]
+    examples = [(contrast, x) for contrast in comparison.against for x in contrast["different"][:limit]]
     sources = comparison.sources or [""] * len(comparison.references[0])
     traces: dict[str, dict[int, Trace]] = {}
     for name, translator in (comparison.translators or {}).items():
-        lines = [x.line for contrast, x in examples if name in (contrast.system, contrast.baseline)]
+        lines = [x["line"] for contrast, x in examples if name in (contrast["system"], contrast["baseline"])]
         traces[name] = trace_lines(translator, {line: sources[line - 1] for line in lines}, beams=comparison.beams)
     rows = []
     for contrast, x in examples:
-        outputs = []
-        for name, text, chrf in (
-            (contrast.system, x.text, x.chrf),
-            (contrast.baseline, x.baseline_text, x.baseline_chrf),
-        ):
-            references = [lines[x.line - 1] for lines in comparison.references]
-            sentence = Sentence(x.line, sources[x.line - 1], references, text, {"chrf": chrf}, [])
-            outputs.append((name, sentence, traces.get(name, {}).get(x.line)))
-        rows.append(Row("better" if x.gap > 0 else "worse", outputs))
+        line, outputs = x["line"], []
+        references = [lines[line - 1] for lines in comparison.references]
+        for side, prefix in (("system", ""), ("baseline", "baseline_")):
+            text, scores = x[f"{prefix}text"], {"chrf": x[f"{prefix}chrf"]}
+            sentence = Sentence(line, sources[line - 1], references, text, scores, [])
+            outputs.append((contrast[side], sentence, traces.get(contrast[side], {}).get(line)))
+        rows.append(Row("better" if x["gap"] > 0 else "worse", outputs))
     title, parts = comparison_headline(comparison.to_dict()), comparison_parts(comparison)
     return page(title, comparison.about, parts, rows, "comparison", comparison.languages)
 
@@ -180,7 +178,7 @@ def comparison_parts(comparison: Comparison) -> list[str]:
         f"difference from {first['name']} by chance; bold below 0.05. –: fewer than {MIN_DIFFERING} sentences differ, "
         "too few for a test."
     )
-    contrasts = [f'<p class="soft">{escape(str(contrast))}.</p>' for contrast in comparison.against]
+    contrasts = [f'<p class="soft">{escape(contrast["summary"])}.</p>' for contrast in comparison.against]
     signatures = "".join(
         pages.signature(f"{METRICS[metric]} {text}")
         for metric, tests in result["signatures"].items()
