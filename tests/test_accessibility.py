@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from regard.evaluation.compare import compare_translations
 from regard.evaluation.evaluate import score_results
 from regard.evaluation.metrics import METRICS
-from regard.evaluation.pages import Output, Row, comparison_parts, evaluation_parts, page
+from regard.evaluation.pages import Row, comparison_parts, evaluation_parts, page
+from regard.evaluation.systems import Sentence
 from regard.inspection import film, inspector
 from regard.inspection.attribution import attention
 from regard.inspection.quality import QualityWarning
@@ -40,8 +41,8 @@ def trace() -> Any:
 def rows(kind: str, outputs: int) -> list[Row]:
     warning = QualityWarning("length", "too short", [])
     scores = dict.fromkeys(METRICS, 100.0)
-    shown = [Output(f"system {place}", TEXT, scores, [warning], 0.5, trace()) for place in range(outputs)]
-    return [Row(line, kind, SOURCE, [REFERENCE_TEXT], shown) for line in range(1, 15)]
+    sentences = [Sentence(line, SOURCE, [REFERENCE_TEXT], TEXT, scores, [warning], 0.5) for line in range(1, 15)]
+    return [Row(kind, [(f"system {place}", x, trace()) for place in range(outputs)]) for x in sentences]
 
 
 def evaluation_page() -> str:

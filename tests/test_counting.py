@@ -239,7 +239,7 @@ def test_time_is_that_of_matrix_products_and_of_moving_activations() -> None:
 
 def test_the_cpu_of_this_machine_is_measured() -> None:
     counted = count("transformer-base", hardware="cpu")
-    assert counted.precision == "fp32"
+    assert counted.memory.precision == "fp32"
     assert "measured with" in str(counted)
     assert counted.time.tokens_per_second == pytest.approx(1e9 / counted.time.seconds)
     assert 0 < counted.time.utilisation < 1

@@ -25,142 +25,96 @@ TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 CONFIG = "config.json"  # of a model folder
 CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are applied
 EXACT_TOKENIZERS = ("bpe", "unigram", "characters")  # these decode to exactly the text they encoded
-MAX_LAYERS = 1_000
 MAX_PACKED_HEAD = 128  # the largest head for which packed attention has a kernel
 MAX_SIZE = 10_000_000  # of any one dimension of a model: far more than any computer can hold
 MAX_OUTPUT = 100_000  # tokens of a translation
-MAX_LENGTH_RATIO = 1_000
-PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these need query and key of the same size
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The shape of a model. The defaults are the base Transformer of Vaswani et al. (2017)."""
 
-    family: Family = "transformer"
-    """The model family: rnn, transformer, bert or gpt."""
-    vocabulary: int = 37000
-    """Size of the source vocabulary, and of the target vocabulary where target_vocabulary is 0."""
-    target_vocabulary: int = 0
-    """Size of the target vocabulary; 0: one vocabulary for both sides."""
-    size: int = 512
-    """Hidden size of the layers, or of the state of a recurrent decoder."""
-    embedding: int = 0
-    """Size of the embeddings of an rnn; 0: model.size."""
-    encoder_size: int = 0
-    """State size of one direction of a recurrent encoder; 0: both directions together have model.size."""
-    output_size: int = 0
-    """Size of the layer below the softmax of an rnn; 0: the size of its embeddings."""
-    heads: int = 8
-    """Attention heads per layer."""
-    key_value_heads: int = 0
-    """Heads of keys and values, each shared by several query heads (grouped-query attention); 0: model.heads."""
-    feed_forward_size: int = 2048
-    """Hidden size of the feed-forward layers."""
-    encoder_layers: int = 6
-    """Number of encoder layers."""
-    decoder_layers: int = 6
-    """Number of decoder layers."""
-    max_positions: int = 512
-    """Size of a learned position table; sinusoidal and rotary positions have no limit."""
+    family: Family = "transformer"  # the model family: rnn, transformer, bert or gpt
+    vocabulary: int = 37000  # size of the source vocabulary, and of the target vocabulary where target_vocabulary is 0
+    target_vocabulary: int = 0  # size of the target vocabulary; 0: one vocabulary for both sides
+    size: int = 512  # hidden size of the layers, or of the state of a recurrent decoder
+    embedding: int = 0  # size of the embeddings of an rnn; 0: model.size
+    encoder_size: int = 0  # state size of one direction of a recurrent encoder; 0: both together have model.size
+    output_size: int = 0  # size of the layer below the softmax of an rnn; 0: the size of its embeddings
+    heads: int = 8  # attention heads per layer
+    key_value_heads: int = 0  # heads of keys and values (grouped-query attention); 0: model.heads
+    feed_forward_size: int = 2048  # hidden size of the feed-forward layers
+    encoder_layers: int = 6  # number of encoder layers
+    decoder_layers: int = 6  # number of decoder layers
+    max_positions: int = 512  # size of a learned position table; sinusoidal and rotary positions have no limit
+    # sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), sinusoidal_fairseq (the same with other
+    # frequencies, from position 2), learned or rotary
     positions: Positions = "sinusoidal"
-    """Positions: sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), sinusoidal_fairseq (the
-    same with other frequencies, from position 2), learned or rotary."""
-    rotary_base: float = 10000.0
-    """Base of the rotary frequencies (RoPE theta)."""
-    norm: Literal["layer", "rms"] = "layer"
-    """LayerNorm or RMSNorm."""
-    norm_placement: Literal["post", "pre"] = "post"
-    """Post-norm (after each residual sum, the paper's) or pre-norm (before each sub-layer, and once at the end)."""
-    norm_epsilon: float = 1e-5
-    """Epsilon of the norms, against division by zero."""
-    embedding_norm: bool = False
-    """Normalise the embeddings before the first layer of a transformer (a bert always does)."""
-    scale_embeddings: bool = True
-    """Multiply the embeddings of a transformer by the square root of model.size."""
-    activation: Activation = "relu"
-    """Feed-forward activation: relu, gelu, gelu_tanh (GPT-2's), silu or swiglu (gated, with a third matrix)."""
-    bias: bool = True
-    """Whether linear layers have biases."""
-    output_bias: bool = False
-    """Whether the logits of a transformer or gpt have a bias."""
-    tie_embeddings: Literal["all", "target", "none"] = "all"
-    """Weight tying: source, target and output embeddings (all), target and output (target), or none."""
-    dropout: float = 0.1
-    """Dropout on embeddings and on the output of each sub-layer."""
-    attention_dropout: float = 0.0
-    """Dropout on attention weights."""
-    token_types: int = 2
-    """Number of segment types of a bert; 0: none."""
-    pooler: bool = True
-    """Whether a bert has a pooler, a dense layer on its first token."""
-    mlm_head: bool = True
-    """Whether a bert has a masked-language-model head, tied to its embeddings."""
-    cell: Literal["gru", "lstm"] = "gru"
-    """Recurrent cell of an rnn: gru or lstm."""
-    bidirectional: bool = True
-    """Whether the encoder of an rnn is bidirectional."""
-    score: Score = "auto"
-    """Attention score; none: one fixed context vector; auto: additive in an rnn, else scaled_dot."""
-    feed: Literal["input", "output"] = "input"
-    """Where the context of an rnn goes: into the cell (attention from s(t-1)) or to the output, beside s(t)."""
+    rotary_base: float = 10000.0  # base of the rotary frequencies (RoPE theta)
+    norm: Literal["layer", "rms"] = "layer"  # LayerNorm or RMSNorm
+    norm_placement: Literal["post", "pre"] = "post"  # after each residual sum (the paper's) or before each sub-layer
+    norm_epsilon: float = 1e-5  # epsilon of the norms, against division by zero
+    embedding_norm: bool = False  # normalise the embeddings of a transformer (a bert always does)
+    scale_embeddings: bool = True  # multiply the embeddings of a transformer by the square root of model.size
+    activation: Activation = "relu"  # relu, gelu, gelu_tanh (GPT-2's), silu or swiglu (gated, with a third matrix)
+    bias: bool = True  # whether linear layers have biases
+    output_bias: bool = False  # whether the logits of a transformer or gpt have a bias
+    tie_embeddings: Literal["all", "target", "none"] = "all"  # source, target and output (all), target and output, none
+    dropout: float = 0.1  # dropout on embeddings and on the output of each sub-layer
+    attention_dropout: float = 0.0  # dropout on attention weights
+    token_types: int = 2  # number of segment types of a bert; 0: none
+    pooler: bool = True  # whether a bert has a pooler, a dense layer on its first token
+    mlm_head: bool = True  # whether a bert has a masked-language-model head, tied to its embeddings
+    cell: Literal["gru", "lstm"] = "gru"  # recurrent cell of an rnn: gru or lstm
+    bidirectional: bool = True  # whether the encoder of an rnn is bidirectional
+    score: Score = "auto"  # attention score; none: one fixed context vector; auto: additive in an rnn, else scaled_dot
+    feed: Literal["input", "output"] = "input"  # an rnn's context goes into the cell (from s(t-1)), or beside s(t)
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_range(self, "encoder_layers decoder_layers", 1, MAX_LAYERS)
+        check_range(self, "encoder_layers decoder_layers", 1, 1000)
         check_range(self, "vocabulary size heads feed_forward_size max_positions", 1, MAX_SIZE)
-        check_range(
-            self, "target_vocabulary embedding encoder_size output_size key_value_heads token_types", 0, MAX_SIZE
-        )
+        optional = "target_vocabulary embedding encoder_size output_size key_value_heads token_types"
+        check_range(self, optional, 0, MAX_SIZE)
         check_range(self, "dropout attention_dropout", 0, below=1)
         for name in ("norm_epsilon", "rotary_base"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"model.{name} ({getattr(self, name)}) must be a number above 0")
+            require(getattr(self, name) > 0, f"model.{name} ({getattr(self, name)}) must be a number above 0")
         if self.family == "rnn":
             self._check_recurrent()
         else:
             self._check_transformer()
-        two_vocabularies = self.is_translator and self.target_vocabulary not in (0, self.vocabulary)
-        if self.tie_embeddings == "all" and two_vocabularies:
-            raise ConfigError(
-                f"model.tie_embeddings = all needs one vocabulary, and model.target_vocabulary "
-                f"({self.target_vocabulary}) is not model.vocabulary ({self.vocabulary}): "
-                'set model.target_vocabulary=0 or model.tie_embeddings="target"'
-            )
+        require(
+            self.tie_embeddings != "all" or self.target_vocabulary_size == self.vocabulary,
+            "model.tie_embeddings = all needs one vocabulary: "
+            'set model.target_vocabulary=0 or model.tie_embeddings="target"',
+        )
 
     def _check_transformer(self) -> None:
-        if self.size % self.heads:
-            raise ConfigError(f"model.size ({self.size}) must be a multiple of model.heads ({self.heads})")
-        if self.heads % self.kv_heads:
-            raise ConfigError(
-                f"model.heads ({self.heads}) must be a multiple of model.key_value_heads ({self.key_value_heads})"
-            )
-        if self.score == "none":
-            raise ConfigError(f"model.score = none is for model.family = rnn: a {self.family} needs attention")
-        if self.positions == "rotary" and self.head_size % 2:
-            raise ConfigError(
-                "model.positions = rotary rotates pairs of numbers: model.size / model.heads "
-                f"({self.size} / {self.heads} = {self.head_size}) must be even"
-            )
-        if self.positions == "rotary" and self.family == "bert":
-            raise ConfigError("model.positions = rotary is for transformer and gpt: a bert has learned positions")
+        size, heads, groups = self.size, self.heads, self.kv_heads
+        require(size % heads == 0, f"model.size ({size}) must be a multiple of model.heads ({heads})")
+        require(heads % groups == 0, f"model.heads ({heads}) must be a multiple of model.key_value_heads ({groups})")
+        require(self.score != "none", f"model.score = none is for model.family = rnn: a {self.family} needs attention")
+        if self.positions == "rotary":
+            require(self.family != "bert", "model.positions = rotary is for transformer and gpt, not for bert")
+            heading = "model.positions = rotary: model.size / model.heads"
+            require(self.head_size % 2 == 0, f"{heading} ({size} / {heads} = {self.head_size}) must be even")
 
     def _check_recurrent(self) -> None:
         directions = 2 if self.bidirectional else 1
-        if not self.encoder_size and self.size % directions:
-            raise ConfigError(
-                f"model.size ({self.size}) must be even for a bidirectional encoder, or set model.encoder_size"
-            )
-        if self.score in PRODUCT_SCORES and self.encoder_state_size != self.size:
-            raise ConfigError(
-                f"model.score = {self.score} needs encoder states ({self.encoder_state_size}) of the decoder's size "
-                f"({self.size}): set model.encoder_size={self.size // directions} or model.score=general"
-            )
-        if self.tie_embeddings != "none" and self.deep_output_size != self.embedding_size:
-            raise ConfigError(
-                f"model.tie_embeddings = {self.tie_embeddings} uses the embeddings ({self.embedding_size}) as the "
-                f'output matrix: set model.output_size={self.embedding_size} or model.tie_embeddings="none"'
-            )
+        require(
+            self.encoder_size or self.size % directions == 0,
+            f"model.size ({self.size}) must be even for a bidirectional encoder, or set model.encoder_size",
+        )
+        require(  # a product needs query and key of the same size
+            self.score not in ("dot", "scaled_dot", "cosine") or self.encoder_state_size == self.size,
+            f"model.score = {self.score} needs encoder states ({self.encoder_state_size}) of the decoder's size "
+            f"({self.size}): set model.encoder_size={self.size // directions} or model.score=general",
+        )
+        require(
+            self.tie_embeddings == "none" or self.deep_output_size == self.embedding_size,
+            f"model.tie_embeddings = {self.tie_embeddings} uses the embeddings ({self.embedding_size}) as the "
+            f'output matrix: set model.output_size={self.embedding_size} or model.tie_embeddings="none"',
+        )
 
     # Values that follow from the fields
 
@@ -180,7 +134,7 @@ class ModelConfig:
 
     @property
     def embedding_size(self) -> int:
-        return (self.embedding or self.size) if self.family == "rnn" else self.size
+        return (self.family == "rnn" and self.embedding) or self.size
 
     @property
     def direction_size(self) -> int:
@@ -222,53 +176,33 @@ class ModelConfig:
 class TextConfig:
     """From text to token ids: tokenization and cleaning."""
 
-    tokenizer: TokenizerKind = "bpe"
-    """Kind of tokenizer: bpe (byte-level: nothing is unknown), unigram, wordpiece, characters or words."""
-    vocabulary: int = 0
-    """Vocabulary size to learn, special tokens included; 0: chosen from the data."""
-    shared: bool = True
-    """One tokenizer for both sides; with two, model.tie_embeddings is target or none."""
-    lowercase: bool = False
-    """Lowercase the text."""
-    bpe_dropout: float = 0.0
-    """BPE dropout: the probability that a merge is skipped in training, so that words are split in several ways."""
-    bpe_dropout_variants: int = 8
-    """Number of differently tokenized copies of the corpus for BPE dropout; the epochs take turns."""
-    tags: str = ""
-    """Custom tokens that are never split, such as <2fr>, separated by spaces."""
-    max_length: int = 256
-    """Maximum number of tokens of a sentence."""
-    max_length_ratio: float = 4.0
-    """Maximum ratio between the lengths of the two sides, in tokens (3 are added to both for short ones)."""
+    tokenizer: TokenizerKind = "bpe"  # bpe (byte-level: nothing is unknown), unigram, wordpiece, characters or words
+    vocabulary: int = 0  # vocabulary size to learn, special tokens included; 0: chosen from the data
+    shared: bool = True  # one tokenizer for both sides; with two, model.tie_embeddings is target or none
+    lowercase: bool = False  # lowercase the text
+    bpe_dropout: float = 0.0  # the probability that a merge is skipped in training: words are split in several ways
+    bpe_dropout_variants: int = 8  # differently tokenized copies of the corpus for BPE dropout; the epochs take turns
+    tags: str = ""  # custom tokens that are never split, such as <2fr>, separated by spaces
+    max_length: int = 256  # maximum number of tokens of a sentence
+    max_length_ratio: float = 4.0  # maximum ratio of the lengths of the two sides, in tokens (3 are added to both)
+    # rules: empty, long, ratio, control (characters), copy (of the source), script, duplicate; only empty and control
+    # are for single texts (gpt and bert)
     cleaning: str = " ".join(CLEANING)
-    """Cleaning rules: empty, long, ratio, control (characters), copy (of the source), script, duplicate.
-    Of these, only empty and control are for single texts (gpt and bert)."""
-    held_out: int = 2000
-    """Pairs held out for validation without --valid, at most 2 %; of continuous text, the last tenth."""
-    continuous: bool = False
-    """Read a text file as one continuous text, for a gpt or bert: line ends are tokens, and nothing is cleaned."""
-    context_length: int = 512
-    """Tokens per row when texts are packed for a gpt or bert."""
-    isolate_texts: bool = False
-    """Packed texts do not attend to each other."""
-    mask_probability: float = 0.15
-    """Fraction of the tokens that are masked and predicted (bert)."""
+    held_out: int = 2000  # pairs held out without --valid, at most 2 %; of continuous text, the last tenth
+    continuous: bool = False  # read one continuous text (gpt and bert): line ends are tokens, nothing is cleaned
+    context_length: int = 512  # tokens per row when texts are packed for a gpt or bert
+    isolate_texts: bool = False  # packed texts do not attend to each other
+    mask_probability: float = 0.15  # fraction of the tokens that are masked and predicted (bert)
 
     def __post_init__(self) -> None:
         check_types(self)
         check_range(self, "vocabulary held_out", 0)
-        check_range(self, "bpe_dropout_variants max_length", 1)
+        check_range(self, "bpe_dropout_variants max_length max_length_ratio", 1)
         check_range(self, "context_length", 2)
         check_range(self, "bpe_dropout mask_probability", 0, below=1)
-        if self.bpe_dropout and self.tokenizer != "bpe":
-            raise ConfigError(f"text.bpe_dropout is for text.tokenizer = bpe, and it is {self.tokenizer}")
-        if self.continuous and self.tokenizer not in EXACT_TOKENIZERS:
-            raise ConfigError(
-                f"text.continuous keeps line ends, and text.tokenizer = {self.tokenizer} does not: "
-                f"set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}"
-            )
-        if not self.max_length_ratio >= 1:
-            raise ConfigError(f"text.max_length_ratio ({self.max_length_ratio}) must be at least 1")
+        require(not self.bpe_dropout or self.tokenizer == "bpe", "text.bpe_dropout is for text.tokenizer = bpe")
+        exact = f"text.continuous keeps line ends: set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}"
+        require(not self.continuous or self.tokenizer in EXACT_TOKENIZERS, exact)
         for rule in self.cleaning.split():
             if rule not in CLEANING:
                 raise ConfigError(f"text.cleaning has no rule {rule}.{did_you_mean(rule, CLEANING)}")
@@ -278,62 +212,34 @@ class TextConfig:
 class TrainConfig:
     """How a model is trained."""
 
-    updates: int = 20000
-    """Number of optimizer updates; with train.minutes the length of the schedule, and of a finished run its updates."""
-    minutes: float = 0.0
-    """Minutes of the run, preparation and scoring included, instead of a number of updates (--minutes); 0: no limit."""
-    batch_tokens: int = 8192
-    """Padded source and target tokens in a micro-batch, over all processes."""
-    gradient_accumulation: int = 1
-    """Micro-batches per update."""
-    batch_shapes: int = 0
-    """Number of different batch shapes, which a GPU replays as CUDA graphs (for small models); 0: any shape."""
-    packed: bool = False
-    """Pack the pairs of a batch into one row without padding: for a transformer on a GPU, where it is faster."""
-    compile: Literal["auto", "yes", "no"] = "auto"
-    """Use torch.compile; auto: on a GPU, in runs long enough to gain from it."""
-    sharded: bool = False
-    """Shard weights and optimizer over the processes (FSDP2), for models that do not fit one GPU."""
-    learning_rate: float = 0.0007
-    """Peak learning rate; for noam, the factor before size^-0.5."""
-    schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
-    """How the learning rate falls after the warm-up."""
-    warmup: int = 1000
-    """Updates over which the learning rate rises from zero."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay of the matrices (AdamW)."""
-    beta2: float = 0.98
-    """Adam's decay rate of squared gradients."""
-    max_grad_norm: float = 1.0
-    """Gradient clipping: the maximum norm of the gradient; 0: no clipping."""
-    label_smoothing: float = 0.1
-    """Label smoothing: the probability mass of each target that is spread evenly over the vocabulary."""
-    r_drop: float = 0.0
-    """Weight of the R-Drop loss: the divergence between two passes with different dropout; 0: off."""
-    guided_alignment: float = 0.0
-    """Weight of the guided alignment loss: a head learns --alignments; 0: off."""
-    freeze: str = ""
-    """Parameters that are not trained, such as encoder.* or source.token, separated by spaces."""
-    lora_rank: int = 0
-    """LoRA: rank of the matrices trained beside the frozen weights of --from; 0: train all weights."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of matrix products (weights stay in fp32); auto: bf16 on a GPU that supports it, else fp32."""
-    ema_decay: float = 0.0
-    """Decay of the exponential moving average of the weights, which is validated and kept; 0: off."""
-    validate_every: int = 1000
-    """Updates between validations."""
-    save_every: int = 1000
-    """Updates between checkpoints."""
-    keep_checkpoints: int = 3
-    """Checkpoints kept beside the best."""
-    patience: int = 0
-    """Early stopping: end after this many validations without improvement; 0: never."""
-    metric: Literal["bleu", "chrf", "loss"] = "bleu"
-    """Metric that chooses the best checkpoint."""
-    film: int = 0
-    """Validation sentences whose attention is recorded at every validation and shown as a film at the end."""
-    seed: int = 1
-    """Seed of all random choices."""
+    updates: int = 20000  # optimizer updates; with train.minutes the length of the schedule, at the end those made
+    minutes: float = 0.0  # minutes of the run, preparation and scoring included, instead of updates; 0: no limit
+    batch_tokens: int = 8192  # padded source and target tokens in a micro-batch, over all processes
+    gradient_accumulation: int = 1  # micro-batches per update
+    batch_shapes: int = 0  # number of batch shapes, which a GPU replays as CUDA graphs (small models); 0: any shape
+    packed: bool = False  # pack the pairs of a batch into one row without padding (a transformer on a GPU)
+    compile: Literal["auto", "yes", "no"] = "auto"  # torch.compile; auto: on a GPU, in runs that are long enough
+    sharded: bool = False  # shard weights and optimizer over the processes (FSDP2), for models that do not fit one GPU
+    learning_rate: float = 0.0007  # peak learning rate; for noam, the factor before size^-0.5
+    schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"  # after the warm-up
+    warmup: int = 1000  # updates over which the learning rate rises from zero
+    weight_decay: float = 0.0  # decoupled weight decay of the matrices (AdamW)
+    beta2: float = 0.98  # Adam's decay rate of squared gradients
+    max_grad_norm: float = 1.0  # gradient clipping: the maximum norm; 0: no clipping
+    label_smoothing: float = 0.1  # probability mass of each target that is spread evenly over the vocabulary
+    r_drop: float = 0.0  # weight of the R-Drop loss: the divergence between two passes with different dropout; 0: off
+    guided_alignment: float = 0.0  # weight of the guided alignment loss: a head learns --alignments; 0: off
+    freeze: str = ""  # parameters that are not trained, such as encoder.* or source.token, separated by spaces
+    lora_rank: int = 0  # LoRA: rank of the matrices trained beside the frozen weights of --from; 0: train all weights
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # of matrix products; auto: bf16 on a GPU that supports it
+    ema_decay: float = 0.0  # decay of the moving average of the weights, which is validated and kept; 0: off
+    validate_every: int = 1000  # updates between validations
+    save_every: int = 1000  # updates between checkpoints
+    keep_checkpoints: int = 3  # checkpoints kept beside the best
+    patience: int = 0  # early stopping: end after this many validations without improvement; 0: never
+    metric: Literal["bleu", "chrf", "loss"] = "bleu"  # metric that chooses the best checkpoint
+    film: int = 0  # validation sentences whose attention is recorded at every validation and shown as a film at the end
+    seed: int = 1  # seed of all random choices
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -343,44 +249,31 @@ class TrainConfig:
         check_range(self, "seed", 0, 2**63 - 1)
         check_range(self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
         check_range(self, "label_smoothing ema_decay beta2", 0, below=1)
-        if self.lora_rank and self.freeze:
-            raise ConfigError("train.lora_rank freezes all weights but LoRA's, so train.freeze has no effect: give one")
+        require(not self.lora_rank or not self.freeze, "train.lora_rank freezes all other weights: drop train.freeze")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
     """Search and sampling."""
 
-    beams: int = 5
-    """Beam size; 1: greedy search."""
-    early_stopping: EarlyStopping = "shrink"
-    """When a beam search ends. shrink: ended hypotheses take its places; yes, no, never: as in transformers."""
-    first_token: str = ""
-    """First token of every translation, such as a language code (--to); empty: the model chooses it."""
-    length_penalty: float = 1.0
-    """Length penalty: log-probabilities are divided by the length to this power; 0: none, short outputs win."""
-    coverage_penalty: float = 0.0
-    """Weight of the coverage penalty, for source words that got little attention."""
-    max_length_ratio: float = 3.0
-    """Maximum length of a translation, as a multiple of the source's tokens; see max_length_extra."""
-    max_length_extra: int = 10
-    """Tokens added to the maximum length that max_length_ratio gives."""
-    min_length: int = 0
-    """Minimum number of tokens of a translation."""
-    no_repeat_ngram: int = 0
-    """Size of n-grams that may not repeat; 0: all may."""
-    temperature: float = 1.0
-    """Sampling temperature; below 1, probable tokens become more probable."""
-    top_k: int = 0
-    """Sample from this many of the most probable tokens; 0: from all."""
-    top_p: float = 1.0
-    """Nucleus sampling: sample from the most probable tokens whose probabilities sum to this."""
+    beams: int = 5  # beam size; 1: greedy search
+    early_stopping: EarlyStopping = "shrink"  # ended hypotheses take places of the beam; others: as in transformers
+    first_token: str = ""  # first token of every translation, such as a language code (--to); empty: the model's
+    length_penalty: float = 1.0  # log-probabilities are divided by the length to this power; 0: none, short outputs win
+    coverage_penalty: float = 0.0  # weight of the coverage penalty, for source words that got little attention
+    max_length_ratio: float = 3.0  # maximum length of a translation, as a multiple of the source's tokens
+    max_length_extra: int = 10  # tokens added to the maximum length that max_length_ratio gives
+    min_length: int = 0  # minimum number of tokens of a translation
+    no_repeat_ngram: int = 0  # size of n-grams that may not repeat; 0: all may
+    temperature: float = 1.0  # sampling temperature; below 1, probable tokens become more probable
+    top_k: int = 0  # sample from this many of the most probable tokens; 0: from all
+    top_p: float = 1.0  # nucleus sampling: sample from the most probable tokens whose probabilities sum to this
 
     def __post_init__(self) -> None:
         check_types(self)
         check_range(self, "beams", 1, 100)
         check_range(self, "max_length_extra min_length no_repeat_ngram", 0, MAX_OUTPUT)
-        check_range(self, "max_length_ratio", 0, MAX_LENGTH_RATIO)
+        check_range(self, "max_length_ratio", 0, 1000)
         check_range(self, "length_penalty coverage_penalty temperature top_k", 0)
         check_range(self, "top_p", 0, 1)
 
@@ -395,21 +288,20 @@ class Config:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     def __post_init__(self) -> None:
-        if self.text.continuous and self.model.is_translator:
-            raise ConfigError(
-                f"text.continuous is for model.family = gpt or bert: a {self.model.family} learns from pairs"
-            )
-        if self.train.packed and not self.can_pack:
-            raise ConfigError(
-                "train.packed is for a transformer whose score is not additive, with heads of at most "
-                f"{MAX_PACKED_HEAD}, without model.attention_dropout and train.guided_alignment: set train.packed=false"
-            )
+        model, train = self.model, self.train
+        pairs = f"text.continuous is for model.family = gpt or bert: a {model.family} learns from pairs"
+        require(not self.text.continuous or not model.is_translator, pairs)
+        require(
+            not train.packed or self.can_pack,
+            "train.packed is for a transformer whose score is not additive, with heads of at most "
+            f"{MAX_PACKED_HEAD}, without model.attention_dropout and train.guided_alignment: set train.packed=false",
+        )
         for name in ("film", "guided_alignment"):
-            if getattr(self.train, name) and (not self.model.is_translator or self.model.score == "none"):
-                raise ConfigError(
-                    f"train.{name} needs a translator with attention to its source: set train.{name}=0, "
-                    "model.family=transformer, or rnn with a model.score"
-                )
+            require(
+                not getattr(train, name) or (model.is_translator and model.score != "none"),
+                f"train.{name} needs a translator with attention to its source: set train.{name}=0, "
+                "model.family=transformer, or rnn with a model.score",
+            )
 
     @property
     def can_pack(self) -> bool:
@@ -435,11 +327,9 @@ class Config:
 
     def over(self, values: Mapping[str, Any]) -> Self:
         """This config with some fields replaced by nested plain values."""
-        merged: dict[str, Any] = self.values()
-        for name, section in values.items():
-            is_section = name in merged and isinstance(section, Mapping)
-            merged[name] = {**merged[name], **section} if is_section else section
-        return self.read(merged)
+        old = self.values()
+        new = {name: {**old.get(name, {}), **x} if isinstance(x, Mapping) else x for name, x in values.items()}
+        return self.read({**old, **new})
 
     def with_values(self, assignments: Iterable[str] | Mapping[str, Any]) -> Self:
         """This config with fields set: `section.field=value`, or a mapping of {"section.field": value}."""
@@ -464,7 +354,10 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
             section = next((name for name, fields in Config().values().items() if path.strip() in fields), "")
             advice = f". Did you mean {section}.{assignment}?" if section else ""
             raise ConfigError(f"{assignment!r} is not of the form section.field=value{advice}")
-        values[path.strip()] = _parse(text.strip())
+        try:  # as TOML; anything else is a string
+            values[path.strip()] = tomllib.loads(f"value = {text.strip()}")["value"]
+        except (ValueError, RecursionError):
+            values[path.strip()] = text.strip()
     return values
 
 
@@ -472,55 +365,50 @@ def run_values(
     config: Mapping[str, Any], *, updates: int | None, minutes: float | None, seed: int | None
 ) -> dict[str, Any]:
     """The config fields that a call of train sets, by their names."""
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise ConfigError(f"--minutes ({minutes}) must be a number of minutes above 0")
-    if minutes is not None and (updates is not None or "train.updates" in config):
-        raise ConfigError("--updates and --minutes both say how long to train: give one of them")
+    if minutes is not None:
+        require(0 < minutes < math.inf, f"--minutes ({minutes}) must be a number of minutes above 0")
+        one = updates is None and "train.updates" not in config
+        require(one, "--updates and --minutes both say how long to train: give one of them")
     values = {"train.updates": updates, "train.minutes": minutes if updates is None else 0.0, "train.seed": seed}
     return {**config, **{name: value for name, value in values.items() if value is not None}}
 
 
-def _parse(text: str) -> Any:
-    """Parse a value as TOML; anything else is a string."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text
+def require(condition: object, message: str) -> None:
+    """Raise a ConfigError with this message unless the condition holds."""
+    if not condition:
+        raise ConfigError(message)
 
 
 def check_range(config: Any, names: str, low: float, high: float = math.inf, *, below: float = math.inf) -> None:
     """Check that fields (names separated by spaces) are from `low` to `high` and less than `below`."""
+    limit = f"from {low:g} to {high:,}" if high < math.inf else f"at least {low:g}"
+    limit += f" and below {below:g}" if below < math.inf else ""
     for name in names.split():
         value = getattr(config, name)
-        if not (low <= value <= high and value < below):
-            limit = f"from {low:g} to {high:,}" if high < math.inf else f"at least {low:g}"
-            limit += f" and below {below:g}" if below < math.inf else ""
-            raise ConfigError(f"{_section_name(config)}.{name} ({value}) must be {limit}")
+        require(low <= value <= high and value < below, f"{_section(config)}.{name} ({value}) must be {limit}")
 
 
-def _section_name(config: Any) -> str:
+def _section(config: Any) -> str:
     return type(config).__name__.removesuffix("Config").lower()
 
 
 def check_types(config: Any) -> None:
     """Check every field against its annotation: its type, or one of the choices of a Literal."""
-    section = _section_name(config)
     for name, hint in get_type_hints(type(config)).items():
-        value = getattr(config, name)
-        if type(value) is int and abs(value) > 2**64:
-            raise ConfigError(f"{section}.{name} is too large: whole numbers are at most 2^64")
-        if type(value) is float and not math.isfinite(value):
-            raise ConfigError(f"{section}.{name} ({value}) must be a finite number")
+        value, path = getattr(config, name), f"{_section(config)}.{name}"
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
-                advice = other_tool_advice(f"{section}.{name}", str(value))
-                message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}"
+                advice = other_tool_advice(path, str(value))
+                message = f"{path} ({value}) must be one of {', '.join(get_args(hint))}"
                 raise ConfigError(f"{message}.{advice}" if advice else message)
-        elif hint is float and type(value) is int:
-            object.__setattr__(config, name, float(value))
-        elif type(value) is not hint:
-            kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[hint]
-            raise ConfigError(f"{section}.{name} ({value!r}) must be {kind}")
+            continue
+        require(type(value) is not int or abs(value) <= 2**64, f"{path} is too large: whole numbers are at most 2^64")
+        if hint is float and type(value) is int:
+            value = float(value)
+            object.__setattr__(config, name, value)
+        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[hint]
+        require(type(value) is hint, f"{path} ({value!r}) must be {kind}")
+        require(hint is not float or math.isfinite(value), f"{path} ({value}) must be a finite number")
 
 
 PRESETS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
@@ -541,7 +429,14 @@ def split_folders(name: str | Path) -> list[Path]:
 
 def load_config(folder: Path) -> Config:
     """The config of a model folder."""
-    path = _config_file(folder)
+    path = folder / CONFIG
+    if not os.path.isdir(folder):  # unlike Path.is_dir, it never raises
+        is_file = os.path.exists(folder)
+        raise FolderError(f"{folder} is a file, not a model folder" if is_file else f"There is no folder {folder}")
+    if not path.is_file():
+        models = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
+        advice = f". It holds model folders: give one of them, such as {folder / models[0]}" if models else ""
+        raise FolderError(f"{folder} is not a model folder: it has no {CONFIG}{advice}")
     values = read_json(path)
     if not isinstance(values, dict):
         raise FolderError(f"{path} is not a config: it holds no sections")
@@ -551,18 +446,6 @@ def load_config(folder: Path) -> Config:
         return Config.read(values)
     except ConfigError as error:
         raise FolderError(f"{path}: {error}") from error
-
-
-def _config_file(folder: Path) -> Path:
-    path = folder / CONFIG
-    if not os.path.isdir(folder):  # unlike Path.is_dir, it never raises
-        is_file = os.path.exists(folder)
-        raise FolderError(f"{folder} is a file, not a model folder" if is_file else f"There is no folder {folder}")
-    if not path.is_file():
-        models = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
-        advice = f". It holds model folders: give one of them, such as {folder / models[0]}" if models else ""
-        raise FolderError(f"{folder} is not a model folder: it has no {CONFIG}{advice}")
-    return path
 
 
 def _load_toml(path: Path) -> dict[str, Any]:
@@ -591,8 +474,6 @@ def find_values(name: str) -> dict[str, Any]:
     path = Path(name)
     if os.path.isdir(name):
         return load_config(path).values()
-    if path.suffix == ".json":
-        raise ConfigError(f"{name} is not a recipe. Give the model folder ({path.parent}) or a .toml file")
     if path.suffix == ".toml":
         return _load_toml(path)
     recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,7 @@ class Part:
 
     name: str
     formula: str
-    single: int
-    """Parameters of one copy."""
+    single: int  # parameters of one copy
     parts: tuple[Part, ...] = ()
     times: int = 1
 
@@ -47,14 +47,10 @@ class Part:
         return self.single * self.times
 
     def to_dict(self) -> dict[str, Any]:
-        values: dict[str, Any] = {"name": self.name, "total": self.total}
-        if self.formula:
-            values["formula"] = self.formula
-        if self.times > 1:
-            values |= {"times": self.times, "single": self.single}
-        if self.parts:
-            values["parts"] = [part.to_dict() for part in self.parts]
-        return values
+        values = {"name": self.name, "total": self.total, "formula": self.formula}
+        values |= {"times": self.times, "single": self.single} if self.times > 1 else {}
+        values["parts"] = [part.to_dict() for part in self.parts]
+        return {name: value for name, value in values.items() if value not in ("", [])}
 
     def rows(self, depth: int = 0) -> list[tuple[str, str, str]]:
         """The rows of the printed table: the part, and below it its parts."""
@@ -62,26 +58,21 @@ class Part:
         if self.times > 1:
             formula = f"{self.times} × ({formula})" if formula else f"{self.times} × {self.single:,}"
         row = ("  " * depth + self.name, formula, f"{self.total:,}")
-        return [row, *(inner for part in self.parts for inner in part.rows(depth + 1))]
+        return [row, *chain.from_iterable(part.rows(depth + 1) for part in self.parts)]
 
 
-def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """The shape of every parameter by name, from the model built on the meta device."""
+def part_tree(config: ModelConfig) -> tuple[Part, ...]:
+    """The parts of a model, from the names and shapes of its parameters on the meta device."""
     from regard.models import build  # torch is imported only when something is counted
 
-    return {name: tuple(parameter.shape) for name, parameter in build(config, "meta").named_parameters()}
-
-
-def part_tree(config: ModelConfig, shapes: Mapping[str, Shape]) -> tuple[Part, ...]:
-    """The parts of a model, from the names and shapes of its parameters."""
-    tree: Tree = {}
-    for name, shape in shapes.items():
+    tree: Tree = {"output": {}}
+    for name, parameter in build(config, "meta").named_parameters():
         branch = tree
         *path, leaf = _part_name(config, name).split(".")
         for step in path:
             branch = branch.setdefault(step, {})
-        branch[leaf] = shape
-    output = tree.pop("output", None)
+        branch[leaf] = tuple(parameter.shape)
+    output = tree.pop("output")
     parts = [_make_part(name, branch) for name, branch in tree.items()]
     if config.family != "bert":
         parts.append(_make_part("output", output) if output else Part("output", "tied to the embeddings", 0))
@@ -95,7 +86,7 @@ def _part_name(config: ModelConfig, name: str) -> str:
     if match := re.match(r"(encoder|decoder)\.(blocks|norm)\.", name):
         part = {"blocks": "layers.", "norm": "final norm." if one_stack else "norm."}[match[2]]
         return ("" if one_stack else match[1] + ".") + part + name.removeprefix(match[0])
-    prefixes = {
+    for prefix, part in {
         "source.": "embeddings." if one_table else "source embeddings.",
         "target.": "embeddings." if one_stack else "target embeddings.",
         "query_proj.": "attention.query_proj.",
@@ -103,18 +94,17 @@ def _part_name(config: ModelConfig, name: str) -> str:
         "score.": "attention.score.",
         "deep_output.": "output.deep_output.",
         "output_bias": "output.bias",
-    }
-    prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
-    return prefixes.get(prefix, "") + name.removeprefix(prefix)
+    }.items():
+        if name.startswith(prefix):
+            return part + name.removeprefix(prefix)
+    return name
 
 
 def _make_part(name: str, branch: Tree | Shape) -> Part:
-    if isinstance(branch, tuple):
-        return Part(name, _formula([branch]), math.prod(branch))
-    if len(branch) == 1:
+    if isinstance(branch, dict) and len(branch) == 1:
         return _make_part(name, *branch.values())
-    if all(isinstance(shape, tuple) for shape in branch.values()):  # a module with weights and biases
-        shapes = list(branch.values())
+    shapes = [branch] if isinstance(branch, tuple) else list(branch.values())
+    if isinstance(branch, tuple) or all(isinstance(shape, tuple) for shape in shapes):  # a module's weights and biases
         return Part(name, _formula(shapes), sum(map(math.prod, shapes)))
     parts = tuple(_make_part(key, value) for key, value in branch.items())
     if all(key.isdigit() for key in branch):
@@ -145,8 +135,7 @@ class Flops:
     target: int
     parts: Mapping[str, int]
     forward: int
-    training: int
-    """Forward and backward: the backward pass needs two products for each product of the forward pass."""
+    training: int  # forward and backward: the backward pass needs two products for each product of the forward pass
     forward_per_token: float
     training_per_token: float
 
@@ -191,18 +180,14 @@ def _rnn_flops(config: ModelConfig, source: int, target: int) -> dict[str, int]:
     decoder = target * 2 * gates * size * (first + (config.decoder_layers - 1) * size + config.decoder_layers * size)
     states = config.decoder_layers * (1 if config.cell == "gru" else 2)
     bridge = 2 * states * size * (config.direction_size if config.score != "none" else context)
-    attention = 0
-    if config.score != "none":  # the scores and the weighted sums
-        attention = target * source * 2 * ((size if config.score_name == "additive" else context) + context)
-    if config.score_name == "additive":
-        attention += target * 2 * size * size + source * 2 * size * context
-    elif config.score_name == "general":
-        attention += target * 2 * size * context
-    if config.feed == "input":
-        deep_output = target * 2 * (size + width + context) * 2 * config.deep_output_size
-    else:
-        deep_output = target * 2 * (size + context) * config.deep_output_size
-    output = deep_output + target * 2 * config.deep_output_size * config.target_vocabulary_size
+    score, attention = config.score_name, 0
+    if score != "none":  # the scores and the weighted sums, then the projections
+        attention = target * source * 2 * ((size if score == "additive" else context) + context)
+        attention += (
+            2 * size * {"additive": target * size + source * context, "general": target * context}.get(score, 0)
+        )
+    deep_inputs = 2 * (size + width + context) if config.feed == "input" else size + context
+    output = target * 2 * config.deep_output_size * (deep_inputs + config.target_vocabulary_size)
     return {"encoder": encoder, "bridge": bridge, "attention": attention, "decoder": decoder, "output": output}
 
 
@@ -213,36 +198,33 @@ def _rnn_flops(config: ModelConfig, source: int, target: int) -> dict[str, int]:
 class Memory:
     """Bytes of a training run and of the caches in decoding."""
 
+    precision: str
+    batch: int
     weights: int
     gradients: int
     optimizer: int
-    activations: int
-    """An estimate: what the backward pass needs of one batch, without the allocator's overhead."""
-    cache_per_token: int
-    """In decoding: keys and values of one more target token, per hypothesis."""
+    activations: int  # an estimate: what the backward pass needs of one batch, without the allocator's overhead
+    cache_per_token: int  # in decoding: keys and values of one more target token, per hypothesis
     cache_per_source_token: int
-    training: int
-    """Weights, gradients, optimizer and activations."""
+    training: int  # weights, gradients, optimizer and activations
 
 
 def estimate_memory(
     config: ModelConfig, parameters: int, batch: int, source: int, target: int, precision: str
 ) -> Memory:
     """Memory for B pairs in a batch. In bf16 the master weights, gradients and Adam's two averages stay in fp32."""
-    bytes_per_number = PRECISIONS[precision]
-    low, fp32 = _activations(config, source, target)
-    cache = 2 * config.decoder_layers * config.kv_heads * config.head_size
-    if config.family in ("rnn", "bert"):
-        cache = 0
-    source_cache = cache if config.family == "transformer" else 0
+    number = PRECISIONS[precision]
+    low, fp32 = (_rnn_activations if config.family == "rnn" else _activations)(config, source, target)
+    keys = 2 * config.decoder_layers * config.kv_heads * config.head_size
+    cache = keys if config.family in ("transformer", "gpt") else 0
+    source_cache = keys if config.family == "transformer" else 0
     if config.family == "rnn" and config.score != "none":
         source_cache = config.encoder_state_size + (config.size if config.score_name == "additive" else 0)
-    weights = parameters * (4 if precision == "fp32" else 6)
-    gradients, optimizer = 4 * parameters, 8 * parameters
-    activations = batch * (bytes_per_number * low + 4 * fp32)
-    caches = (bytes_per_number * cache, bytes_per_number * source_cache)
+    weights, gradients, optimizer = parameters * (4 if precision == "fp32" else 6), 4 * parameters, 8 * parameters
+    activations = batch * (number * low + 4 * fp32)
     training = weights + gradients + optimizer + activations
-    return Memory(weights, gradients, optimizer, activations, *caches, training)
+    caches = number * cache, number * source_cache
+    return Memory(precision, batch, weights, gradients, optimizer, activations, *caches, training)
 
 
 def _activations(config: ModelConfig, source: int, target: int) -> tuple[int, int]:
@@ -251,8 +233,6 @@ def _activations(config: ModelConfig, source: int, target: int) -> tuple[int, in
     Returns two counts: those in the training precision, and those that are always fp32 (norms and the loss). In fp32
     the loss reuses the memory of the logits; in bf16 both are held.
     """
-    if config.family == "rnn":
-        return _rnn_activations(config, source, target)
     size, keys = config.size, config.kv_heads * config.head_size
     inner = config.feed_forward_size * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
     scores = size if config.score_name == "additive" else 0  # of one query and one key; fused kernels keep none
@@ -296,10 +276,8 @@ class Hardware:
     memory: float
     bandwidth: float
     source: str
-    matrix_share: float = 0.73
-    """The share of the peak that matrix products reach."""
-    activation_passes: float = 8.3
-    """How many times an update reads or writes all activations of a batch."""
+    matrix_share: float = 0.73  # the share of the peak that matrix products reach
+    activation_passes: float = 8.3  # how many times an update reads or writes all activations of a batch
 
 
 # The defaults fit the measured speed of transformer-base, transformer-big and gpt2 on an H200 within 9 % (RECORDS.md).
@@ -316,15 +294,13 @@ HARDWARE = {
 CPU_PASSES = 26.0  # on a CPU, where the steps of a layer are not compiled into one; fits two cores (RECORDS.md)
 
 
+@functools.cache
 def find_hardware(name: str) -> Hardware:
     """A device of the table, or `cpu`: this machine, measured in about a second."""
-    if name not in HARDWARE and name != "cpu":
-        raise ConfigError(f"There is no hardware {name}.{did_you_mean(name, [*HARDWARE, 'cpu'])}")
-    return _measure_cpu() if name == "cpu" else HARDWARE[name]
-
-
-@functools.cache
-def _measure_cpu() -> Hardware:
+    if name != "cpu":
+        if name not in HARDWARE:
+            raise ConfigError(f"There is no hardware {name}.{did_you_mean(name, [*HARDWARE, 'cpu'])}")
+        return HARDWARE[name]
     from regard.devices import measure_cpu  # torch is imported only when something is counted
 
     speed = measure_cpu()
@@ -340,12 +316,29 @@ def _measure_cpu() -> Hardware:
 class Time:
     """The time to train on a number of target tokens: that of matrix products plus that of moving activations."""
 
+    hardware: str
+    devices: int
+    tokens: float
+    price: float | None
     seconds: float
     tokens_per_second: float
-    utilisation: float
-    """The share of the peak FLOP/s that training reaches (model FLOPs utilisation, MFU)."""
+    utilisation: float  # the share of the peak FLOP/s that training reaches (model FLOPs utilisation, MFU)
     device_hours: float
     cost: float | None
+
+
+def estimate_time(
+    flops: Flops, memory: Memory, hardware: str, devices: int, tokens: float, price: float | None
+) -> Time:
+    """The time and the cost of training on a number of target tokens."""
+    device, work = find_hardware(hardware), flops.training_per_token
+    peak: float = getattr(device, memory.precision) * 1e12
+    activations = memory.activations / (memory.batch * flops.target)
+    moving = device.activation_passes * activations / (device.bandwidth * 1e12)
+    rate = devices / (work / (device.matrix_share * peak) + moving)
+    hours = devices * tokens / rate / 3600
+    cost = hours * price if price else None
+    return Time(hardware, devices, tokens, price, tokens / rate, rate, rate * work / (devices * peak), hours, cost)
 
 
 # Count
@@ -357,47 +350,20 @@ class Count(Report):
 
     name: str
     config: ModelConfig
-    shapes: Mapping[str, Shape]
+    tree: tuple[Part, ...]
     flops: Flops
-    batch: int
-    precision: str
-    hardware: str | None
-    tokens: float
-    devices: int
-    price: float | None
-
-    @functools.cached_property
-    def tree(self) -> tuple[Part, ...]:
-        """The parts of the model as a tree."""
-        return part_tree(self.config, self.shapes)
+    memory: Memory
+    time: Time | None  # None without hardware
 
     @property
     def total(self) -> int:
         """Parameters of the model; those that are shared count once."""
-        return sum(map(math.prod, self.shapes.values()))
+        return sum(part.total for part in self.tree)
 
     @property
     def parts(self) -> dict[str, int]:
         """Parameters of the top-level parts."""
         return {part.name: part.total for part in self.tree}
-
-    @property
-    def memory(self) -> Memory:
-        flops = self.flops
-        return estimate_memory(self.config, self.total, self.batch, flops.source, flops.target, self.precision)
-
-    @property
-    def time(self) -> Time | None:
-        if self.hardware is None:
-            return None
-        device, work = find_hardware(self.hardware), self.flops.training_per_token
-        peak: float = getattr(device, self.precision) * 1e12
-        activations = self.memory.activations / (self.batch * self.flops.target)
-        moving = device.activation_passes * activations / (device.bandwidth * 1e12)
-        rate = self.devices / (work / (device.matrix_share * peak) + moving)
-        hours = self.devices * self.tokens / rate / 3600
-        utilisation = rate * work / (self.devices * peak)
-        return Time(self.tokens / rate, rate, utilisation, hours, hours * self.price if self.price else None)
 
     def to_dict(self) -> dict[str, Any]:
         tree = [part.to_dict() for part in self.tree]
@@ -405,50 +371,41 @@ class Count(Report):
             "name": self.name,
             "parameters": {"total": self.total, "parts": self.parts, "tree": tree},
             "flops": dataclasses.asdict(self.flops),
-            "memory": {"precision": self.precision, "batch": self.batch, **dataclasses.asdict(self.memory)},
+            "memory": dataclasses.asdict(self.memory),
         }
-        if self.time is not None:
-            setup = {name: getattr(self, name) for name in ("hardware", "devices", "tokens", "price")}
-            values["time"] = {**setup, **dataclasses.asdict(self.time)}
-        return values
+        return values | ({"time": dataclasses.asdict(self.time)} if self.time else {})
 
     def tables(self) -> list[Table]:
         rows = [row for part in self.tree for row in part.rows()]
         rows.append(("total", "", f"{self.total:,}"))
-        parameters = Table(("part", "formula", "parameters"), rows, f"{self.name}: {self.total:,} parameters")
-        return [parameters, Table(("", ""), [*self._cost_rows(), *self._time_rows()])]
-
-    def _cost_rows(self) -> list[tuple[str, str]]:
-        flops, memory = self.flops, self.memory
+        flops, memory, time = self.flops, self.memory, self.time
         tokens = f"{flops.source} source and {flops.target} target tokens" if flops.source else f"{flops.target} tokens"
-        weights = "fp32" if self.precision == "fp32" else "fp32 master weights and bf16 copies"
-        rows = [
+        weights = "fp32" if memory.precision == "fp32" else "fp32 master weights and bf16 copies"
+        costs = [
             (f"FLOPs per token, forward, in a sentence of {tokens}", with_unit(flops.forward_per_token, "FLOP")),
             ("FLOPs per token, forward and backward", with_unit(flops.training_per_token, "FLOP")),
             (f"weights: {weights}", with_unit(memory.weights, "B")),
             ("gradients: fp32", with_unit(memory.gradients, "B")),
             ("optimizer: Adam's two averages, fp32", with_unit(memory.optimizer, "B")),
-            (f"activations, about, for a batch of {self.batch} sentences", with_unit(memory.activations, "B")),
+            (f"activations, about, for a batch of {memory.batch} sentences", with_unit(memory.activations, "B")),
             ("memory for training", with_unit(memory.training, "B")),
             ("cache per target token and hypothesis", with_unit(memory.cache_per_token, "B")),
             ("cache per source token", with_unit(memory.cache_per_source_token, "B")),
         ]
-        return [row for row in rows if row[1] != "0 B"]
-
-    def _time_rows(self) -> list[tuple[str, str]]:
-        if self.time is None or self.hardware is None:
-            return []
-        device = find_hardware(self.hardware)
-        speed = f"{self.time.utilisation:.0%} of the peak of {self.devices} × {self.hardware}"
-        fits = "fits" if self.memory.training <= device.memory * 1e9 else "does not fit"
-        rows = [
-            (f"time for {self.tokens:,.0f} target tokens at {speed}", format_duration(self.time.seconds)),
-            ("target tokens per second", f"{self.time.tokens_per_second:,.0f}"),
-            (f"memory of one {self.hardware}, which this batch {fits} ({device.source})", f"{device.memory:g} GB"),
-        ]
-        if self.time.cost is not None:
-            rows.append((f"cost at {self.price:g} per device and hour", f"{self.time.cost:,.2f}"))
-        return rows
+        costs = [row for row in costs if row[1] != "0 B"]
+        if time is not None:
+            device = find_hardware(time.hardware)
+            speed = f"{time.utilisation:.0%} of the peak of {time.devices} × {time.hardware}"
+            fits = "fits" if memory.training <= device.memory * 1e9 else "does not fit"
+            costs += [
+                (f"time for {time.tokens:,.0f} target tokens at {speed}", format_duration(time.seconds)),
+                ("target tokens per second", f"{time.tokens_per_second:,.0f}"),
+                (f"memory of one {time.hardware}, which this batch {fits} ({device.source})", f"{device.memory:g} GB"),
+            ]
+            if time.cost is not None:
+                costs.append((f"cost at {time.price:g} per device and hour", f"{time.cost:,.2f}"))
+        title = f"{self.name}: {self.total:,} parameters"
+        return [Table(("part", "formula", "parameters"), rows, title), Table(("", ""), costs)]
 
 
 def count(
@@ -472,31 +429,28 @@ def count(
     """
     if price and not hardware:
         raise ConfigError("price needs hardware, to know how fast a device is")
-    if hardware:
-        find_hardware(hardware)
     precision = precision or ("fp32" if hardware == "cpu" else "bf16")
     if hardware == "cpu" and precision != "fp32":
         raise ConfigError(f"hardware cpu is measured in fp32, as models are trained there, not in {precision}")
     if precision not in PRECISIONS:
         raise ConfigError(f"There is no precision {precision}.{did_you_mean(precision, PRECISIONS)}")
-    numbers = [("batch", batch, 1, 1e9), ("tokens", tokens, 1, 1e30)]
-    numbers += [("price", price or 0, 0, 1e9), ("devices", devices, 1, 1e6)]
-    for option, number, low, high in numbers:
+    numbers = {"batch": (batch, 1, 1e9), "tokens": (tokens, 1, 1e30), "devices": (devices, 1, 1e6)}
+    for option, (number, low, high) in {**numbers, "price": (price or 0, 0, 1e9)}.items():
         if not low <= number <= high:
             raise ConfigError(f"{option} ({number:g}) must be from {low:g} to {high:g}")
     if isinstance(model, ModelConfig):
         model = Config(model=model)
     config = (model if isinstance(model, Config) else find_config(str(model))).with_values(values).model
-    name = config.family if isinstance(model, Config) else str(model)
-    flops = count_flops(config, *_lengths(config, source, target))
-    speed = (hardware, tokens, devices, price)
-    return Count(name, config, parameter_shapes(config), flops, batch, precision, *speed)
-
-
-def _lengths(config: ModelConfig, source: int | None, target: int | None) -> tuple[int, int]:
-    """The lengths of source and target: those given, else the defaults, cut to what the model can hold."""
-    longest = max(target or 0, (source or 0) if config.family == "transformer" else 0)
-    if config.has_position_table and longest > config.max_positions:
-        raise ConfigError(f"a sentence of {longest} tokens is longer than model.max_positions ({config.max_positions})")
-    default = min(SENTENCE_TOKENS, config.max_positions) if config.has_position_table else SENTENCE_TOKENS
-    return source or default, target or (default if config.is_translator else config.max_positions)
+    default = SENTENCE_TOKENS
+    if config.has_position_table:
+        longest = max(target or 0, (source or 0) if config.family == "transformer" else 0)
+        if longest > config.max_positions:
+            limit = f"model.max_positions ({config.max_positions})"
+            raise ConfigError(f"a sentence of {longest} tokens is longer than {limit}")
+        default = min(default, config.max_positions)
+    source, target = source or default, target or (default if config.is_translator else config.max_positions)
+    tree, flops = part_tree(config), count_flops(config, source, target)
+    total = sum(part.total for part in tree)
+    memory = estimate_memory(config, total, batch, source if config.is_translator else 0, target, precision)
+    time = estimate_time(flops, memory, hardware, devices, tokens, price) if hardware else None
+    return Count(config.family if isinstance(model, Config) else str(model), config, tree, flops, memory, time)

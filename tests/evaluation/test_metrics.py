@@ -17,7 +17,6 @@ from regard.evaluation.metrics import (
     check_seed,
     choose_tokenizer,
     corpus_scores,
-    line_lengths,
     make_metric,
     sentence_scores,
 )
@@ -162,8 +161,9 @@ def test_text_that_looks_tokenized_brings_no_warning(caplog: pytest.LogCaptureFi
 
 
 def test_lengths_are_words_between_spaces_or_characters_in_scripts_without_spaces() -> None:
-    assert line_lengths(["a house, green.", ""]) == [3, 0]
-    assert line_lengths(["绿色的房子。"], tokenize="zh") == [6]
+    for line, tokenize, first in (("a house, green.", None, 3), ("绿色的房子。", "zh", 6)):
+        (found,) = by_length([line], [line], lengths=[first - 1, first], tokenize=tokenize)
+        assert (found.first, found.last) == (first, first)
 
 
 def test_a_system_that_gets_almost_nothing_right_still_has_an_interval() -> None:

@@ -14,14 +14,13 @@ import torch
 from regard.evaluation.compare import compare_translations
 from regard.evaluation.evaluate import score_results
 from regard.evaluation.pages import (
-    Output,
     Row,
     comparison_headline,
     comparison_parts,
-    evaluation_headline,
     evaluation_parts,
     page,
 )
+from regard.evaluation.systems import Sentence
 from regard.inspection.quality import QualityWarning
 from tests.evaluation.systems import lines, results, worse
 from tests.inspection.browsing import Opened
@@ -32,11 +31,9 @@ HYPOTHESIS = worse(REFERENCE, 0.3, 2)
 WEIGHTS = torch.eye(4).tolist()
 
 
-def row(source: str = "the green house", text: str = "la maison verte", **more: object) -> Row:
-    trace = made(source, text, WEIGHTS)
-    return Row(
-        7, "warned", source, ["la <verte> maison"], [Output("translation", text, {"chrf": 50.0}, trace=trace, **more)]
-    )
+def row(source: str = "the green house", text: str = "la maison verte", *, trace: bool = True, **more: Any) -> Row:
+    sentence = Sentence(7, source, ["la <verte> maison"], text, {"chrf": 50.0}, more.pop("warnings", []), **more)
+    return Row("warned", [("translation", sentence, made(source, text, WEIGHTS) if trace else None)])
 
 
 @pytest.fixture(scope="module")
@@ -100,53 +97,24 @@ def test_a_small_bucket_is_hollow_and_its_line_is_dashed(facts: dict) -> None:
 # Headlines.
 
 
-def bucket(first: int, last: int | None, bleu: float, *, half: float = 2.0, small: bool = False) -> dict:
-    return {"from": first, "to": last, "bleu": bleu, "low": bleu - half, "high": bleu + half, "small": small}
-
-
-@pytest.mark.parametrize(
-    ("buckets", "headline"),
-    [
-        ([bucket(1, 10, 97), bucket(41, None, 46)], "BLEU 42.1, drops from 97 to 46 on sentences over 40 words"),
-        ([bucket(1, 10, 97), bucket(11, 20, 46)], "BLEU 42.1, drops from 97 to 46 on sentences of 11 to 20 words"),
-        ([bucket(1, 10, 97), bucket(11, 20, 46), bucket(21, None, 9, small=True)],
-         "BLEU 42.1, drops from 97 to 46 on sentences of 11 to 20 words"),
-        ([bucket(1, 10, 50, half=9), bucket(41, None, 40, half=9)], "BLEU 42.1"),  # this may be chance
-        ([bucket(1, 10, 97), bucket(41, None, 92)], "BLEU 42.1"),  # this is little
-        ([bucket(1, 10, 40), bucket(41, None, 60)], "BLEU 42.1"),
-        ([bucket(1, 10, 97)], "BLEU 42.1"),
-    ],
-)  # fmt: skip
-def test_the_headline_of_an_evaluation_says_where_bleu_drops(buckets: list[dict], headline: str) -> None:
-    assert evaluation_headline({"bleu": {"score": 42.1}, "by_length": buckets}) == headline
-
-
-def compared(*scores: float, p: float | None = 0.0001, differing: int = 90, long: float = 0.0) -> dict:
-    """The dict of a comparison of systems A, B, C; `long` is by how much more B differs on long sentences."""
-    names = "ABC"[: len(scores)]
-    systems = [{"name": name, "bleu": {"score": score}} for name, score in zip(names, scores, strict=True)]
+def compared(*scores: float, p: float | None = 0.0001, differing: int = 90) -> dict:
+    """The dict of a comparison of systems A, B, C."""
+    systems = [{"name": name, "bleu": {"score": score}} for name, score in zip("ABC", scores, strict=False)]
     for system in systems[1:] if p is not None else []:
         system["bleu"]["p_randomisation"] = p
-    rows = [zip(names, scores, strict=True), zip(names, (scores[0], scores[1] + long, *scores[2:]), strict=True)]
-    lengths = [
-        {"from": 40 * place + 1, "to": None if place else 40, "small": False,
-         "systems": [{"name": name, "bleu": x, "low": x - 1, "high": x + 1} for name, x in row]}
-        for place, row in enumerate(rows)
-    ]  # fmt: skip
-    against = [{"system": name, "baseline": "A", "differing": differing} for name in names[1:]]
-    return {"systems": systems, "by_length": lengths, "against": against}
+    against = [{"system": system["name"], "baseline": "A", "differing": differing} for system in systems[1:]]
+    return {"systems": systems, "against": against}
 
 
 @pytest.mark.parametrize(
     ("result", "headline"),
     [
         (compared(40, 48.6), "B beats A by 8.6 BLEU (p\u00a0<\u00a00.001)"),
-        (compared(40, 48.6, long=9), "B beats A by 8.6 BLEU (p\u00a0<\u00a00.001), most on sentences over 40 words"),
         (compared(48.6, 40, p=0.012), "A beats B by 8.6 BLEU (p\u00a0=\u00a00.012)"),
         (compared(40, 40.2, p=0.31), "A and B do not differ significantly: 0.2 BLEU, p\u00a0=\u00a00.31"),
         (compared(40, 41, p=None, differing=1), "A and B translate 1 sentence differently, too few for a test"),
         (compared(40, 40, p=None, differing=0), "All translations of A and B are identical"),
-        (compared(40, 41, 44), "C beats A by 4.0 BLEU (p\u00a0<\u00a00.001), the best of 3 systems"),
+        (compared(40, 41, 44), "C beats A by 4.0 BLEU (p\u00a0<\u00a00.001)"),
     ],
 )
 def test_the_headline_of_a_comparison_says_who_wins_by_how_much(result: dict, headline: str) -> None:
@@ -164,11 +132,11 @@ def test_texts_name_their_languages(facts: dict) -> None:
 
 def many(number: int) -> list[Row]:
     """Rows whose chrF falls and whose length grows with the line."""
-    return [
-        Row(line, "" if line % 2 else "warned", f"source {line}", ["x " * line],
-            [Output("translation", "y", {"chrf": 100.0 - line})])
+    sentences = [
+        Sentence(line, f"source {line}", ["x " * line], "y", {"chrf": 100.0 - line}, [])
         for line in range(1, number + 1)
-    ]  # fmt: skip
+    ]
+    return [Row("" if each.line % 2 else "warned", [("translation", each, None)]) for each in sentences]
 
 
 def shown_lines(opened: Opened) -> list[int]:
@@ -234,7 +202,7 @@ def test_a_sentence_opens_its_trace(facts: dict) -> None:
 
 
 def test_without_traces_the_page_has_no_inspector(facts: dict) -> None:
-    plain = row()._replace(outputs=[Output("translation", "la maison", {"chrf": 1.0})])
+    plain = row(trace=False)
     assert "regardInspect =" not in evaluation_page("x", facts, [plain], "y")
     assert "function regardInspect" not in evaluation_page("x", facts, [plain], "y")
 
@@ -248,7 +216,7 @@ def test_words_that_are_not_in_the_reference_are_marked(facts: dict) -> None:
 def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
     words = " ".join(["word"] * 99)
     trace = made(words, words, *torch.rand(6, 100, 100).softmax(-1).tolist())
-    rows = [row()._replace(outputs=[Output("translation", words, {"chrf": 1.0}, trace=trace)])] * 50
+    rows = [Row("", [("translation", row(words, words).outputs[0][1], trace)])] * 50
     assert len(evaluation_page("x", facts, rows, "y").encode()) < 3_000_000
 
 
@@ -261,8 +229,8 @@ def test_a_comparison_has_a_series_for_each_system_and_counts_better_sentences()
 
 
 def test_a_badge_says_who_is_better_than_whom(facts: dict) -> None:
-    outputs = [Output(name, "la maison", {"chrf": 1.0}) for name in ("new", "<old>")]
-    html = evaluation_page("x", facts, [row()._replace(kind="better", outputs=outputs)], "y")
+    outputs = [(name, row().outputs[0][1], None) for name in ("new", "<old>")]
+    html = evaluation_page("x", facts, [Row("better", outputs)], "y")
     assert "new better than &lt;old&gt;</span>" in html
 
 

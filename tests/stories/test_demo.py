@@ -78,11 +78,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path: Pa
     assert not said
 
 
-def test_the_headline_states_score_and_time() -> None:
-    results = {"bleu": {"score": 95.04}, "training_seconds": 181.0}
-    assert demo.headline(results) == "BLEU 95.0 on new sentences after 3 min of training"
-
-
 @pytest.mark.slow
 def test_other_pages_link_back_to_the_demo(finished: tuple[Path, dict[str, Any]]) -> None:
     out, _ = finished

@@ -4,102 +4,54 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from regard.config import split_folders
 from regard.errors import ConfigError, refuse_options
 from regard.evaluation import metrics
-from regard.evaluation.evaluate import format_interval, language_warnings
+from regard.evaluation.evaluate import format_interval
 from regard.evaluation.metrics import METRICS, Bucket, Score
-from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, short_name, translate_test
+from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, translate_test
 from regard.folders import write_file
 from regard.inspection.charts import format_range
 from regard.results import Report, Table, counted
 from regard.translation.translator import Translator
 
-MAX_DIFFERENT = 25  # sentences with the largest gains, and as many with the largest losses
-SHOWN_DIFFERENT = 2  # gains and losses in the printed tables
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A sentence that two systems translate differently."""
-
-    line: int
-    gap: float
-    """chrF of the system minus chrF of the baseline."""
-    chrf: float
-    baseline_chrf: float
-    text: str
-    baseline_text: str
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """One system compared with the baseline, which is the first system."""
-
-    system: str
-    baseline: str
-    differing: int
-    """Number of sentences whose translation differs from that of the baseline."""
-    better: int
-    """Number of sentences with a higher chrF than the baseline."""
-    equal: int
-    worse: int
-    different: list[Difference]
-    """The largest gains, then the largest losses."""
-
-    @property
-    def text(self) -> str:
-        """In how many sentences the system is closer to the reference than the baseline."""
-        names = f"{self.system} against {self.baseline}"
-        if not self.differing:
-            return f"{names}: all translations are identical"
-        better = counted(self.better, "sentence")
-        return f"{names}: chrF higher in {better}, equal in {self.equal:,}, lower in {self.worse:,}"
-
-    @property
-    def gains(self) -> list[Difference]:
-        return [sentence for sentence in self.different if sentence.gap > 0]
-
-    @property
-    def losses(self) -> list[Difference]:
-        return [sentence for sentence in self.different if sentence.gap < 0]
+MAX_DIFFERENT = 50  # sentences of a pair of systems
+SHOWN_DIFFERENT = 4  # of them in the printed tables
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Report):
     """Several systems on one test set."""
 
-    scores: dict[str, dict[str, Score]]
-    """Scores by system and metric."""
-    signatures: dict[str, dict[str, str]]
-    """sacreBLEU signatures by metric and test."""
-    by_length: dict[str, list[Bucket]]
-    """Buckets by system."""
-    against: list[Contrast]
+    scores: dict[str, dict[str, Score]]  # by system and metric
+    signatures: dict[str, dict[str, str]]  # sacreBLEU signatures by metric and test
+    by_length: dict[str, list[Bucket]]  # by system
+    against: list[
+        dict[str, Any]
+    ]  # each other system and the first one: how many sentences differ, and the largest gaps
     references: Sequence[Sequence[str]]
     sources: Sequence[str] | None = None
-    paths: Mapping[str, str] | None = None
-    """The file or folder of every system."""
-    about: str = ""
-    """A description of the test set."""
-    languages: tuple[str, str] = ("", "")
-    """The language codes of source and reference; empty if unknown."""
-    translators: Mapping[str, Translator] | None = None
-    """The models that translated; a saved page shows their attention."""
+    paths: Mapping[str, str] | None = None  # the file or folder of every system
+    about: str = ""  # a description of the test set
+    languages: tuple[str, str] = ("", "")  # the language codes of source and reference; empty if unknown
+    translators: Mapping[str, Translator] | None = None  # the models that translated; a page shows their attention
     beams: int | None = None
     messages: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         buckets = []
         for row in zip(*self.by_length.values(), strict=True):
-            shared = {name: value for name, value in row[0].to_dict().items() if name not in ("bleu", "low", "high")}
-            scores = [{"bleu": bucket.bleu, "low": bucket.low, "high": bucket.high} for bucket in row]
-            systems = [{"name": name, **score} for name, score in zip(self.by_length, scores, strict=True)]
+            systems = [
+                {"name": name, "bleu": bucket.bleu, "low": bucket.low, "high": bucket.high}
+                for name, bucket in zip(self.by_length, row, strict=True)
+            ]
+            shared = {name: value for name, value in row[0].to_dict().items() if name not in systems[0]}
             buckets.append({**shared, "systems": systems})
         return {
             **({"paths": dict(self.paths)} if self.paths is not None else {}),
@@ -110,7 +62,7 @@ class Comparison(Report):
             ],
             "signatures": self.signatures,
             "by_length": buckets,
-            "against": list(map(asdict, self.against)),
+            "against": self.against,
         }
 
     def tables(self) -> list[Table]:
@@ -129,14 +81,27 @@ class Comparison(Report):
         for row in zip(*self.by_length.values(), strict=True):
             bleu = [f"{x.bleu:z.1f} ({format_interval(x).replace(' to ', '–')})" + " few" * x.small for x in row]
             lengths.append([format_range(row[0].first, row[0].last), f"{row[0].sentences:,}", *bleu])
-        notes = [f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"]
-        if any("–" in cell for row in rows for cell in row[-2:]):
-            notes.append(f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test")
+        notes = [
+            [f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"],
+            [f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test"],
+        ]
+        different = []
+        for contrast in self.against:
+            shown = [
+                [cell]
+                for x in contrast["different"][:SHOWN_DIFFERENT]
+                for cell in (
+                    f"line {x['line']:,}, chrF {x['gap']:+.0f}",
+                    f"  + {x['text']}",
+                    f"  - {x['baseline_text']}",
+                )
+            ]
+            different.append(Table([""], shown, contrast["summary"]))
         return [
             Table(["", "system", "score", "95 % interval", "p rand.", "p boot."], rows),
-            Table([""], [[note] for note in notes]),
+            Table([""], notes),
             Table(["words", "sentences", *self.scores], lengths, "BLEU by reference length"),
-            *map(_contrast_table, self.against),
+            *different,
         ]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -144,14 +109,6 @@ class Comparison(Report):
         from regard.evaluation.pages import comparison_page
 
         write_file(Path(path), comparison_page(self), force=force)
-
-
-def _contrast_table(contrast: Contrast) -> Table:
-    rows = []
-    for sentence in (*contrast.gains[:SHOWN_DIFFERENT], *contrast.losses[:SHOWN_DIFFERENT]):
-        rows.append([f"line {sentence.line:,}, chrF {sentence.gap:+.0f}"])
-        rows += [[f"  + {sentence.text}"], [f"  - {sentence.baseline_text}"]]
-    return Table([""], rows, contrast.text)
 
 
 def compare(
@@ -187,15 +144,15 @@ def compare(
 
     # Files first, so that their errors are found before anything is translated.
     for name, system in sorted(named.items(), key=lambda item: is_model(item[1])):
-        results, translator = translate_test(system, test, device=device, beams=beams, config=config, progress=count)
+        results, translator = translate_test(
+            system, test, device=device, beams=beams, config=config, progress=count, say=messages.append
+        )
         texts[name] = [result.text for result in results]
-        messages += [f"{name}: {line}" for line in language_warnings(system, test, texts[name], f"--source ({source})")]
         if translator is not None:
             translators[name] = translator
+    translations = {name: texts[name] for name in named}
     return replace(
-        compare_translations(
-            {name: texts[name] for name in named}, *test.references, lowercase=lowercase, tokenize=test.tokenize
-        ),
+        compare_translations(translations, *test.references, lowercase=lowercase, tokenize=test.tokenize),
         sources=test.sources,
         paths={name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()},
         about=f"{counted(len(test.references[0]), 'sentence')} against {test.reference_names}",
@@ -211,9 +168,11 @@ def system_names(systems: Sequence[System]) -> dict[str, System]:
     paths = [str(system) for system in systems if isinstance(system, str | Path)]
     if len(set(paths)) < len(paths):
         raise ConfigError(f"{' '.join(paths)}: a system is named twice")
-    unique = len(set(map(short_name, paths))) == len(paths)
+    short = {path: "+".join(folder.name or str(folder) for folder in split_folders(path)) for path in paths}
+    if len(set(short.values())) < len(paths):
+        short = {path: path for path in paths}
     return {
-        f"model {number}" if isinstance(system, Translator) else short_name(system) if unique else str(system): system
+        f"model {number}" if isinstance(system, Translator) else short[str(system)]: system
         for number, system in enumerate(systems, 1)
     }
 
@@ -222,7 +181,7 @@ def compare_translations(
     systems: Mapping[str, Sequence[str]], *references: Sequence[str], **options: Any
 ) -> Comparison:
     """Compare the translations of named systems; the first one is the baseline. `options` are those of the metrics."""
-    chrf = {}
+    chrf: dict[str, list[float]] = {}
     for name, lines in systems.items():
         sentences = metrics.sentence_scores(lines, *references, metrics=["chrf"], **options)
         chrf[name] = [scores["chrf"] for scores in sentences]
@@ -233,30 +192,34 @@ def compare_translations(
         for name, score in zip(systems, metric_scores, strict=True):
             scores[name][metric] = score
     first, *others = systems
-    contrasts = []
+    against = []
     for name in others:
-        gaps = [one - other for one, other in zip(chrf[name], chrf[first], strict=True)]
-        ranked = sorted(range(len(gaps)), key=lambda line: (gaps[line], line))
-        gains = [line for line in reversed(ranked[-MAX_DIFFERENT:]) if gaps[line] > 0]
-        losses = [line for line in ranked[:MAX_DIFFERENT] if gaps[line] < 0]
-        contrasts.append(
-            Contrast(
-                name,
-                first,
-                sum(map(operator.ne, systems[name], systems[first])),
-                sum(gap > 0 for gap in gaps),
-                sum(gap == 0 for gap in gaps),
-                sum(gap < 0 for gap in gaps),
-                [
-                    Difference(n + 1, gaps[n], chrf[name][n], chrf[first][n], systems[name][n], systems[first][n])
-                    for n in (*gains, *losses)
-                ],
-            )
+        columns = chrf[name], chrf[first], systems[name], systems[first]
+        pairs: list[dict[str, Any]] = [
+            {"line": line, "gap": x - y, "chrf": x, "baseline_chrf": y, "text": text, "baseline_text": baseline_text}
+            for line, (x, y, text, baseline_text) in enumerate(zip(*columns, strict=True), 1)
+        ]
+        gaps = [pair["gap"] for pair in pairs]
+        ranked = sorted(filter(operator.itemgetter("gap"), pairs), key=lambda pair: -abs(pair["gap"]))
+        differing = sum(map(operator.ne, systems[name], systems[first]))
+        better, equal, worse = sum(gap > 0 for gap in gaps), gaps.count(0), sum(gap < 0 for gap in gaps)
+        summary = f"chrF higher in {counted(better, 'sentence')}, equal in {equal:,}, lower in {worse:,}"
+        against.append(
+            {
+                "system": name,
+                "baseline": first,
+                "differing": differing,
+                "better": better,
+                "equal": equal,
+                "worse": worse,
+                "summary": f"{name} against {first}: {summary if differing else 'all translations are identical'}",
+                "different": ranked[:MAX_DIFFERENT],
+            }
         )
     return Comparison(
         scores=scores,
         signatures=signatures,
         by_length={name: metrics.by_length(lines, *references, **options) for name, lines in systems.items()},
-        against=contrasts,
+        against=against,
         references=references,
     )

@@ -6,26 +6,23 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from regard.config import load_config, split_folders
-from regard.decoding.glossary import Glossary
-from regard.documents.formats import read_pairs
-from regard.errors import ConfigError, DataError, FolderError, refuse_options
+from regard.decoding.glossary import Glossary, find_forms
+from regard.errors import ConfigError, FolderError, refuse_options
 from regard.evaluation import metrics, perplexity, systems
 from regard.evaluation.metrics import METRICS, Bucket, Score
 from regard.evaluation.perplexity import Perplexity
-from regard.evaluation.systems import Paths, Progress, name_of
+from regard.evaluation.systems import Paths, Progress, Sentence, name_of
 from regard.evaluation.words import FrequencyBucket, by_frequency
 from regard.folders import write_file
 from regard.inspection.charts import FEW_WORDS, format_range
-from regard.inspection.quality import Expected, QualityWarning, find_warnings
-from regard.models.folder import VALIDATION
-from regard.preflight.languages import reads_like_source
+from regard.inspection.quality import Expected, find_warnings
 from regard.results import Report, Table, counted
 from regard.text.files import read_lines
 from regard.translation.loading import load
@@ -33,47 +30,22 @@ from regard.translation.reader import Reader
 from regard.translation.translator import Result, Translator
 from regard.translation.writer import Writer
 
-LANGUAGE_LINES = 2000  # of --train whose language is compared with the source
-
-
-class Sentence(NamedTuple):
-    """One line of the test set."""
-
-    line: int
-    """The line number, from 1."""
-    source: str
-    """Empty if only translations were given."""
-    references: Sequence[str]
-    text: str
-    scores: dict[str, float]
-    warnings: Sequence[QualityWarning]
-    confidence: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**self._asdict(), "warnings": [warning._asdict() for warning in self.warnings]}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(Report):
     """The scores of one system on one test set."""
 
-    scores: dict[str, Score]
-    """bleu, chrf, chrf++ and ter."""
+    scores: dict[str, Score]  # bleu, chrf, chrf++ and ter
     by_length: list[Bucket]
     by_frequency: list[FrequencyBucket]
-    frequencies_from: str
-    """The name of the text in which word frequencies are counted."""
-    warnings: dict[str, int] | None
-    """The number of sentences for every kind of warning; None without a source."""
+    frequencies_from: str  # the name of the text in which word frequencies are counted
+    warnings: dict[str, int] | None  # the number of sentences for every kind of warning; None without a source
     sentences: list[Sentence]
     system: str = ""
-    about: str = ""
-    """A description of the test set."""
-    languages: tuple[str, str] = ("", "")
-    """The language codes of source and reference; empty if unknown."""
+    about: str = ""  # a description of the test set
+    languages: tuple[str, str] = ("", "")  # the language codes of source and reference; empty if unknown
     terms: Mapping[str, Any] | None = None
-    translator: Translator | None = None
-    """The model that translated; a saved page shows its attention."""
+    translator: Translator | None = None  # the model that translated; a saved page shows its attention
     beams: int | None = None
     messages: Sequence[str] = ()
 
@@ -112,23 +84,16 @@ class Evaluation(Report):
         return {name: value for name, value in values.items() if value is not None}
 
     def tables(self) -> list[Table]:
-        scores = [(METRICS[name], score) for name, score in self.scores.items()]
+        scores = [[METRICS[name], f"{x.score:.2f}", format_interval(x, 2)] for name, x in self.scores.items()]
+        signatures = [[f"{METRICS[name]} {score.signature}"] for name, score in self.scores.items()]
         lengths = [
             [format_range(x.first, x.last), f"{x.sentences:,}", f"{x.bleu:.1f}", format_interval(x), "few" * x.small]
             for x in self.by_length
         ]
-        frequencies = [
-            [
-                format_range(x.first, x.last),
-                f"{x.words:,}",
-                f"{100 * x.f1:.1f}",
-                f"{100 * x.low:.1f} to {100 * x.high:.1f}",
-                "few" * (x.words < FEW_WORDS),
-            ]
-            for x in self.by_frequency
-            if x.words
-        ]
-        counted_in = f"F1 of words by their frequency in {self.frequencies_from}"
+        frequencies = []
+        for x in self.by_frequency:
+            cells = f"{100 * x.f1:.1f}", f"{100 * x.low:.1f} to {100 * x.high:.1f}", "few" * (x.words < FEW_WORDS)
+            frequencies += [[format_range(x.first, x.last), f"{x.words:,}", *cells]] if x.words else []
         facts = []
         if self.warnings is not None:
             counts = ", ".join(f"{kind} {number:,}" for kind, number in self.warnings.items()) or "none"
@@ -138,16 +103,17 @@ class Evaluation(Report):
         if self.terms is not None:
             where = f"{self.terms['terms']:,} in {counted(self.terms['sentences'], 'sentence')}"
             facts.append([f"terms: {self.terms['accuracy']:.1%} of {where}"])
+        title = f"F1 of words by their frequency in {self.frequencies_from}"
         return [
-            Table(["", "score", "95 % interval"], [[n, f"{x.score:.2f}", format_interval(x, 2)] for n, x in scores]),
-            Table(["signatures"], [[f"{name} {score.signature}"] for name, score in scores]),
+            Table(["", "score", "95 % interval"], scores),
+            Table(["signatures"], signatures),
             Table(["words", "sentences", "BLEU", "95 % interval", ""], lengths, "BLEU by reference length"),
-            Table(["times", "words", "F1", "95 % interval", ""], frequencies, counted_in),
+            Table(["times", "words", "F1", "95 % interval", ""], frequencies, title),
             *([Table([""], facts)] if facts else []),
         ]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write a page with scores, charts and sentences; fifty of a model show its attention."""
+        """Write a page with scores, charts and sentences; the worst fifty of a model show its attention."""
         from regard.evaluation.pages import evaluation_page
 
         write_file(Path(path), evaluation_page(self), force=force)
@@ -209,24 +175,21 @@ def evaluate(
         raise ConfigError("--glossary needs --source FILE, in which its terms are found")
     if train and Path(train).is_dir():
         raise FolderError(f"--train ({train}) is a folder: give a text file")
-    split = metrics.word_splitter(**options)
-    if train and test.sources is not None:
-        lines = [line for line, _ in islice(read_lines(train), LANGUAGE_LINES)]
-        if reads_like_source(lines, test.sources, test.references[0]):
-            raise DataError(f"--train ({train}) reads like --source ({source}): give text of the target language")
-    frequencies = Counter(word for line, _ in read_lines(train) for word in split(line)) if train else None
+    frequencies = None
+    if train:
+        split = metrics.word_splitter(**options)
+        frequencies = Counter(word for line, _ in read_lines(train) for word in split(line))
     terms = Glossary.read(Path(glossary), None) if glossary else None
     results, translator = systems.translate_test(
-        system, test, device=device, beams=beams, config=config, progress=progress
+        system, test, device=device, beams=beams, config=config, progress=progress, say=messages.append
     )
-    messages += language_warnings(system, test, [result.text for result in results], f"--source ({source})")
     if translator is None and test.sources is not None:
         expected = Expected.from_pairs(list(zip(test.sources, test.references[0], strict=True)))
         results = [
             result._replace(warnings=find_warnings(text, result.text, expected=expected))
             for text, result in zip(test.sources, results, strict=True)
         ]
-    accuracy = systems.term_accuracy(terms, test.sources or [], results) if terms else None
+    accuracy = term_accuracy(terms, test.sources or [], results) if terms else None
     if terms and accuracy is None:
         messages.append(f"no sentence of {source} has a term of {glossary}: no terms are counted")
     scores = score_results(results, test.references, sources=test.sources, frequencies=frequencies, **options)
@@ -252,20 +215,14 @@ def is_language_model(model: object) -> bool:
     return len(folders) == 1 and not load_config(folders[0]).model.is_translator
 
 
-def language_warnings(
-    system: systems.System, test: systems.EvaluationSet, texts: Sequence[str], source: str
-) -> list[str]:
-    """A line if the translations are in the language of the source, or the source in that of a model's targets."""
-    if test.sources is None:
-        return []
-    if reads_like_source(texts, test.sources, test.references[0]):
-        files = f"{source} and not like --reference ({test.reference_names})"
-        return [f"the translations read like {files}: are the files swapped, or of another model?"]
-    known = Path(system) / VALIDATION if isinstance(system, str | Path) else None
-    pairs = list(read_pairs(known)) if known is not None and known.is_file() else []
-    if pairs and reads_like_source(test.sources, [pair.target for pair in pairs], [pair.source for pair in pairs]):
-        return [f"{source} reads like the target language of {system}: are the files swapped?"]
-    return []
+def term_accuracy(glossary: Glossary, sources: Sequence[str], results: Sequence[Result]) -> dict[str, Any] | None:
+    """The share of glossary terms that the translations have; None if the sources have no term."""
+    matches = [glossary.find(source) for source in sources]
+    spans = [find_forms(result.text, terms) for result, terms in zip(results, matches, strict=True)]
+    present = [span is not None for of_sentence in spans for span in of_sentence]
+    if not present:
+        return None
+    return {"sentences": sum(map(bool, matches)), "terms": len(present), "accuracy": sum(present) / len(present)}
 
 
 def score_results(
@@ -280,31 +237,20 @@ def score_results(
 
     `frequencies` counts the words of a training text, by default of the reference. `options` are those of the metrics.
     """
-    texts = [result.text for result in results]
-    split = metrics.word_splitter(**options)
-    reference_words = [split(line) for line in references[0]]
+    texts, split = [result.text for result in results], metrics.word_splitter(**options)
+    words = [split(line) for line in references[0]]
     if frequencies is None:
-        frequencies = Counter(word for words in reference_words for word in words)
-    rows = zip(
-        sources or [""] * len(results), results, metrics.sentence_scores(texts, *references, **options), strict=True
-    )
+        frequencies = Counter(chain.from_iterable(words))
+    scores = metrics.sentence_scores(texts, *references, **options)
     sentences = [
-        Sentence(
-            line=line + 1,
-            source=source,
-            references=[lines[line] for lines in references],
-            text=result.text,
-            scores=scores,
-            warnings=result.warnings,
-            confidence=result.confidence,
-        )
-        for line, (source, result, scores) in enumerate(rows)
+        Sentence(n + 1, source, [lines[n] for lines in references], x.text, scores[n], x.warnings, x.confidence)
+        for n, (source, x) in enumerate(zip(sources or [""] * len(results), results, strict=True))
     ]
     kinds = Counter(kind for result in results for kind in {warning.kind for warning in result.warnings})
     return Evaluation(
         scores=metrics.corpus_scores(texts, *references, interval=True, **options),
         by_length=metrics.by_length(texts, *references, **options),
-        by_frequency=by_frequency([split(text) for text in texts], reference_words, frequencies),
+        by_frequency=by_frequency(list(map(split, texts)), words, frequencies),
         frequencies_from="the first reference" if len(references) > 1 else "the reference",
         warnings=None if sources is None else dict(kinds.most_common()),
         sentences=sentences,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -18,15 +19,13 @@ MIN_DIFFERING = 5  # sentences; with fewer, sacreBLEU's tests find almost any di
 RESAMPLES = 1000  # bootstrap samples, sacreBLEU's default
 LENGTHS = (10, 20, 30, 40, 60)  # upper limits of the length buckets in reference words; the last bucket has no limit
 FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
-Tokenizer = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"]
-"""The tokenizers of sacreBLEU that download nothing."""
+Tokenizer = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"]  # those that download nothing
 SCRIPT_TOKENIZERS: dict[str, tuple[str, list[Tokenizer]]] = {
     "Han": ("Chinese", ["zh"]),
     "Kana": ("Japanese", ["ja-mecab", "char"]),
     "Hangul": ("Korean", ["ko-mecab"]),
     **{name: (name, ["char"]) for name in ("Thai", "Lao", "Khmer", "Myanmar")},
-}
-"""The likely language of a script, and its tokenizers; the first one that is installed is used."""
+}  # the likely language of a script, and its tokenizers, of which the first that is installed is used
 MIN_KANA = 0.1  # if the ratio of Kana lines to Han lines is higher, a text is Japanese
 SPACE_TOKENIZERS = (None, "13a", "intl", "none")  # for languages that separate words by spaces
 
@@ -36,12 +35,10 @@ class Score(NamedTuple):
 
     score: float
     signature: str
-    low: float | None = None
+    low: float | None = None  # the 95 % bootstrap interval, if requested
     high: float | None = None
-    """The 95 % bootstrap interval, if requested."""
-    p_bootstrap: float | None = None
+    p_bootstrap: float | None = None  # of the difference from the first system; None if fewer than MIN_DIFFERING differ
     p_randomisation: float | None = None
-    """The p-values of the difference from the first system; None if fewer than MIN_DIFFERING sentences differ."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value is not None}
@@ -51,8 +48,7 @@ class Bucket(NamedTuple):
     """BLEU of the sentences whose references have from `first` to `last` words, with its 95 % bootstrap interval."""
 
     first: int
-    last: int | None
-    """None for no limit."""
+    last: int | None  # None: no limit
     sentences: int
     bleu: float
     low: float
@@ -162,17 +158,15 @@ def paired_tests(
         test_signatures, test_results = PairedTest(texts, {name: metric}, None, test_type=TESTS[test])()
         (signatures[test],) = map(str, test_signatures.values())
         _, results[test] = test_results.values()
-    statistics = [list(map(list, metric._extract_corpus_statistics(lines, None))) for _, lines in texts]
+    counts = [list(map(list, metric._extract_corpus_statistics(lines, None))) for _, lines in texts]
     scores = list[Score]()
-    for bootstrap, randomised, counts in zip(
-        results["bootstrap"], results.get("randomisation", results["bootstrap"]), statistics, strict=True
-    ):
+    for number, bootstrap in enumerate(results["bootstrap"]):
         mean, half = float(bootstrap.mean), float(bootstrap.ci)
-        p_values: tuple[float | None, ...] = bootstrap.p_value, randomised.p_value
+        p_values: list[float | None] = [results[test][number].p_value for test in tests]
         if scores and bootstrap.score == scores[0].score:
-            p_values = 1.0, 1.0
-        elif scores and sum(map(operator.ne, counts, statistics[0])) < MIN_DIFFERING:
-            p_values = None, None
+            p_values = [1.0] * len(tests)
+        elif scores and sum(map(operator.ne, counts[number], counts[0])) < MIN_DIFFERING:
+            p_values = []
         scores.append(Score(float(bootstrap.score), signatures["bootstrap"], mean - half, mean + half, *p_values))
     return scores, signatures
 
@@ -200,13 +194,15 @@ def sentence_scores(
 def by_length(
     hypotheses: Sequence[str], *references: Sequence[str], lengths: Sequence[int] = LENGTHS, **options: Any
 ) -> list[Bucket]:
-    """BLEU of the sentences in each bucket of (first) reference length; empty buckets are left out.
+    """BLEU of the sentences in each bucket of the length of the first reference; empty buckets are left out.
 
-    An empty reference is in the first bucket.
+    Words are separated by spaces, or by the tokenizer for languages without spaces.
     """
+    tokenize = options.get("tokenize")
+    split = str.split if tokenize in SPACE_TOKENIZERS else word_splitter(tokenize=tokenize)
     members: dict[int, list[int]] = {}
-    for sentence, length in enumerate(line_lengths(references[0], tokenize=options.get("tokenize"))):
-        members.setdefault(sum(length > limit for limit in lengths), []).append(sentence)
+    for sentence, line in enumerate(references[0]):
+        members.setdefault(bisect_left(lengths, len(split(line))), []).append(sentence)
     buckets = []
     for number, sentences in sorted(members.items()):
         texts, *lists = ([lines[sentence] for sentence in sentences] for lines in (hypotheses, *references))
@@ -216,12 +212,6 @@ def by_length(
         # The interval is centred on the bootstrap mean, so with few sentences it may leave the range of BLEU.
         buckets.append(Bucket(first, last, len(sentences), bleu, max(low or 0.0, 0.0), min(high or 0.0, 100.0)))
     return buckets
-
-
-def line_lengths(lines: Sequence[str], *, tokenize: str | None = None) -> list[int]:
-    """The number of words in every line: separated by spaces, or by the tokenizer for languages without spaces."""
-    split = str.split if tokenize in SPACE_TOKENIZERS else word_splitter(tokenize=tokenize)
-    return [len(split(line)) for line in lines]
 
 
 def word_splitter(*, lowercase: bool = False, tokenize: str | None = None) -> Callable[[str], list[str]]:

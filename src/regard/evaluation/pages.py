@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.evaluation.metrics import METRICS, MIN_DIFFERING
-from regard.evaluation.systems import trace_lines
+from regard.evaluation.systems import Sentence, trace_lines
 from regard.inspection import charts, inspector, pages
-from regard.inspection.attribution import Map, attention, default_layer
+from regard.inspection.attribution import attention, default_layer
 from regard.inspection.pages import card, fold, table
-from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 from regard.results import counted
 
 if TYPE_CHECKING:
     from regard.evaluation.compare import Comparison
-    from regard.evaluation.evaluate import Evaluation, Sentence
+    from regard.evaluation.evaluate import Evaluation
 
-KINDS = {  # of sentences, shown on a badge that the search finds
-    "warned": "Translations with a warning.",
-    "better": "Closer to the reference than the baseline.",
-    "worse": "Further from the reference than the baseline.",
-}
 SORTING = {  # what sentences can be sorted by, and its name; a minus sign puts the highest first
     "-difference": "difference, largest first",
     "chrf": "chrF, lowest first",
@@ -35,162 +29,98 @@ SORTING = {  # what sentences can be sorted by, and its name; a minus sign puts 
     "confidence": "confidence, lowest first",
     "line": "line",
 }
-MAX_ROWS = 1000  # sentences on the page of an evaluation
+MAX_ROWS = 1000  # sentences of a page
 MAX_TRACES = 50  # sentences of a page that show their attention
 MAX_WEIGHTS = 15_000  # of one trace; a larger one shows one layer
-MIN_DROP = 0.1  # of BLEU from short to long sentences, relative, for a headline
-MIN_EMPHASIS = 1.5  # times the whole difference, for a bucket that a headline names
-LENGTH_AXIS = "reference length in words; below, the number of sentences"
 MARKED = (
     "Words marked red are not in the reference; dotted words of the reference are missing from the translation. Another"
     " wording may be as good."
 )
 
 
-class Output(NamedTuple):
-    """The translation of a sentence by one system."""
-
-    name: str
-    text: str
-    scores: Mapping[str, float]
-    warnings: Sequence[QualityWarning] = ()
-    confidence: float | None = None
-    trace: Trace | None = None
-
-
 class Row(NamedTuple):
-    """A sentence of a page."""
+    """A sentence of a page with one or two translations: the name, the sentence and the trace of each."""
 
-    line: int
-    kind: str
-    """One of KINDS, or empty."""
-    source: str
-    references: Sequence[str]
-    outputs: Sequence[Output]
+    kind: str  # warned, better or worse (than the baseline), or empty
+    outputs: Sequence[tuple[str, Sentence, Trace | None]]
 
 
 def evaluation_page(evaluation: Evaluation) -> str:
-    """The page of one system; some of a model's sentences show their attention."""
-    traced = choose_traced(evaluation.sentences)
+    """The page of one system, its worst sentences first; those of a model show their attention."""
+    ranked = sorted(evaluation.sentences, key=lambda sentence: (not sentence.warnings, sentence.scores["chrf"]))
     traces: dict[int, Trace] = {}
     if evaluation.translator is not None:
-        sources = {sentence.line: sentence.source for sentence in traced}
+        sources = {sentence.line: sentence.source for sentence in ranked[:MAX_TRACES]}
         traces = trace_lines(evaluation.translator, sources, beams=evaluation.beams)
-    rows = []
-    for line, sentence in {x.line: x for x in (*traced, *evaluation.sentences[:MAX_ROWS])}.items():
-        signals = sentence.warnings, sentence.confidence, traces.get(line)
-        output = Output("translation", sentence.text, sentence.scores, *signals)
-        rows.append(Row(line, "warned" * bool(sentence.warnings), sentence.source, sentence.references, [output]))
-    result = evaluation.to_dict()
-    parts = evaluation_parts(result)
-    return page(evaluation_headline(result), evaluation.about, parts, rows, "evaluation", evaluation.languages)
-
-
-def choose_traced(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Sentences with a warning or the lowest chrF, and as many of the others, from bad to good."""
-    ranked = sorted(sentences, key=lambda sentence: (not sentence.warnings, sentence.scores["chrf"]))
-    half = MAX_TRACES // 2
-    return [*ranked[:half], *ranked[half :: len(ranked) // half + 1]]
+    rows = [
+        Row("warned" * bool(sentence.warnings), [("translation", sentence, traces.get(sentence.line))])
+        for sentence in ranked[:MAX_ROWS]
+    ]
+    title, parts = f"BLEU {evaluation.bleu.score:.1f}", evaluation_parts(evaluation.to_dict())
+    return page(title, evaluation.about, parts, rows, "evaluation", evaluation.languages)
 
 
 def comparison_page(comparison: Comparison) -> str:
     """The page of several systems, with the sentences whose chrF differs most from that of the first system."""
-    limit = max(MAX_TRACES // len(comparison.against) // 2, 1)
-    examples = [
-        (contrast, sentence)
-        for contrast in comparison.against
-        for sentences in (contrast.gains, contrast.losses)
-        for sentence in sentences[:limit]
-    ]
+    limit = max(MAX_TRACES // len(comparison.against), 1)
+    examples = [(contrast, x) for contrast in comparison.against for x in contrast["different"][:limit]]
     sources = comparison.sources or [""] * len(comparison.references[0])
-    traces = {
-        name: trace_lines(
-            translator,
-            {x.line: sources[x.line - 1] for contrast, x in examples if name in (contrast.system, contrast.baseline)},
-            beams=comparison.beams,
-        )
-        for name, translator in (comparison.translators or {}).items()
-    }
+    traces: dict[str, dict[int, Trace]] = {}
+    for name, translator in (comparison.translators or {}).items():
+        lines = [x["line"] for contrast, x in examples if name in (contrast["system"], contrast["baseline"])]
+        traces[name] = trace_lines(translator, {line: sources[line - 1] for line in lines}, beams=comparison.beams)
     rows = []
-    for contrast, sentence in examples:
-        line = sentence.line
-        outputs = [
-            Output(name, translation, {"chrf": score}, trace=traces.get(name, {}).get(line))
-            for name, translation, score in (
-                (contrast.system, sentence.text, sentence.chrf),
-                (contrast.baseline, sentence.baseline_text, sentence.baseline_chrf),
-            )
-        ]
+    for contrast, x in examples:
+        line, outputs = x["line"], []
         references = [lines[line - 1] for lines in comparison.references]
-        rows.append(Row(line, "better" if sentence.gap > 0 else "worse", sources[line - 1], references, outputs))
+        for side, prefix in (("system", ""), ("baseline", "baseline_")):
+            text, scores = x[f"{prefix}text"], {"chrf": x[f"{prefix}chrf"]}
+            sentence = Sentence(line, sources[line - 1], references, text, scores, [])
+            outputs.append((contrast[side], sentence, traces.get(contrast[side], {}).get(line)))
+        rows.append(Row("better" if x["gap"] > 0 else "worse", outputs))
     title, parts = comparison_headline(comparison.to_dict()), comparison_parts(comparison)
     return page(title, comparison.about, parts, rows, "comparison", comparison.languages)
 
 
 def page(
-    title: str,
-    about: str,
-    parts: Iterable[str],
-    rows: Sequence[Row],
-    kind: str,
-    languages: tuple[str, str] = ("", ""),
+    title: str, about: str, parts: Sequence[str], rows: Sequence[Row], kind: str, languages: tuple[str, str] = ("", "")
 ) -> str:
     """One HTML file of these parts, and of sentences that open their traces; `languages` are codes or empty."""
-    return pages.page(title, [*parts, _sentences(rows, languages)], kind=kind, about=about)
-
-
-# Headlines.
-
-
-def evaluation_headline(result: Mapping[str, Any]) -> str:
-    """BLEU, and how far it drops from short to long sentences if the intervals are apart."""
-    headline = f"BLEU {result['bleu']['score']:.1f}"
-    buckets = [bucket for bucket in result["by_length"] if not bucket["small"]]
-    if len(buckets) > 1:
-        first, last = buckets[0], buckets[-1]
-        if last["high"] < first["low"] and last["bleu"] < (1 - MIN_DROP) * first["bleu"]:
-            headline += f", drops from {first['bleu']:.0f} to {last['bleu']:.0f} on sentences {_length_text(last)}"
-    return headline
+    if not rows:
+        return pages.page(title, parts, kind=kind, about=about)
+    known = _sorting_values(rows[0])
+    options = "".join(
+        f'<option value="{key}">{name}</option>' for key, name in SORTING.items() if key.strip("-") in known
+    )
+    sentences = (
+        '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
+        f"<p>{MARKED}</p>"
+        '<form class="find"><label class="aside" for="search">search the sentences</label>'
+        '<input type="search" id="search" name="search" placeholder="search">'
+        f'<label>sort by <select name="sort">{options}</select></label>'
+        '<p role="status"></p></form>'
+        f'<ol class="rows">{"".join(_row(row, languages) for row in rows)}</ol>'
+        '<button type="button" class="ten" hidden>ten more</button></section>'
+    )
+    return pages.page(title, [*parts, sentences], kind=kind, about=about)
 
 
 def comparison_headline(result: Mapping[str, Any]) -> str:
-    """Which system has the highest BLEU, by how much, whether that can be chance, and on which lengths most."""
-    systems = result["systems"]
-    baseline = systems[0]
-    best = max(systems, key=lambda system: system["bleu"]["score"])
-    others = [system for system in systems if system is not best]
-    second = baseline if best is not baseline else max(others, key=lambda system: system["bleu"]["score"])
-    tested = best if best is not baseline else second  # tests are against the baseline
-    names = f"{baseline['name']} and {tested['name']}"
-    contrast = next(contrast for contrast in result["against"] if contrast["system"] == tested["name"])
-    p, gap = tested["bleu"].get("p_randomisation"), best["bleu"]["score"] - second["bleu"]["score"]
-    if not contrast["differing"]:
+    """Which is better, the first system or the best of the others, by how much, and whether that can be chance."""
+    baseline, *others = result["systems"]
+    best = max(others, key=lambda system: system["bleu"]["score"])
+    names = f"{baseline['name']} and {best['name']}"
+    differing = next(x["differing"] for x in result["against"] if x["system"] == best["name"])
+    p, gap = best["bleu"].get("p_randomisation"), best["bleu"]["score"] - baseline["bleu"]["score"]
+    if not differing:
         return f"All translations of {names} are identical"
     if p is None:
-        return f"{names} translate {counted(contrast['differing'], 'sentence')} differently, too few for a test"
+        return f"{names} translate {counted(differing, 'sentence')} differently, too few for a test"
     if p >= 0.05:
-        return f"{names} do not differ significantly: {gap:.1f} BLEU, p\u00a0=\u00a0{p:.2f}"
+        return f"{names} do not differ significantly: {abs(gap):.1f} BLEU, p\u00a0=\u00a0{p:.2f}"
     chance = "p\u00a0<\u00a00.001" if p < 0.001 else f"p\u00a0=\u00a0{p:.3f}"
-    where = _most(result["by_length"], best["name"], second["name"], gap)
-    rank = f", the best of {len(systems)} systems" if len(systems) > 2 else ""
-    return f"{best['name']} beats {second['name']} by {gap:.1f} BLEU ({chance}){where}{rank}"
-
-
-def _most(buckets: Sequence[Mapping[str, Any]], best: str, second: str, gap: float) -> str:
-    """The lengths on which the difference is largest, if it is clearly larger than the whole one."""
-    gaps = []
-    for bucket in buckets:
-        scores = {system["name"]: system for system in bucket["systems"]}
-        if not bucket["small"] and scores[best]["low"] > scores[second]["high"]:
-            gaps.append((scores[best]["bleu"] - scores[second]["bleu"], bucket))
-    widest, bucket = max(gaps, key=lambda entry: entry[0], default=(0.0, {}))
-    return f", most on sentences {_length_text(bucket)}" if widest >= MIN_EMPHASIS * gap else ""
-
-
-def _length_text(bucket: Mapping[str, Any]) -> str:
-    """The lengths of a bucket: over 40 words, up to 10 words, of 11 to 20 words."""
-    first, last = bucket["from"], bucket["to"]
-    return f"over {first - 1} words" if last is None else f"{'up' if first == 1 else f'of {first}'} to {last} words"
+    winner, loser = (best, baseline) if gap > 0 else (baseline, best)
+    return f"{winner['name']} beats {loser['name']} by {abs(gap):.1f} BLEU ({chance})"
 
 
 # Scores.
@@ -198,24 +128,20 @@ def _length_text(bucket: Mapping[str, Any]) -> str:
 
 def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
     """The scores, charts and counts of one system, from the dict of an Evaluation."""
-    frequencies = charts.interval_chart(
-        [
-            charts.Group(
-                x["from"],
-                x["to"],
-                x["words"],
-                x["words"] < charts.FEW_WORDS,
-                [(100 * x["f1"], 100 * x["low"], 100 * x["high"])],
-            )
-            for x in result["by_frequency"]
-            if x["words"]
-        ],
-        ["F1"],
-        "F1 in percent",
-        f"frequency of a word in {Path(result['frequencies_from']).name}; below, the number of words",
-        few=f"fewer than {charts.FEW_WORDS} words",
-        joined=False,
-    )
+    groups = [
+        charts.Group(
+            x["from"],
+            x["to"],
+            x["words"],
+            x["words"] < charts.FEW_WORDS,
+            [(100 * x["f1"], 100 * x["low"], 100 * x["high"])],
+        )
+        for x in result["by_frequency"]
+        if x["words"]
+    ]
+    axis = f"frequency of a word in {Path(result['frequencies_from']).name}; below, the number of words"
+    few = f"fewer than {charts.FEW_WORDS} words"
+    frequencies = charts.interval_chart(groups, ["F1"], "F1 in percent", axis, few=few, joined=False)
     scores = []
     for metric, name in METRICS.items():
         score = result[metric]
@@ -246,31 +172,24 @@ def comparison_parts(comparison: Comparison) -> list[str]:
         cells = [charts.series_key(number) + escape(system["name"])]
         for metric in METRICS:
             score, p = system[metric], system[metric].get("p_randomisation")
-            untested = "–" if number else ""
-            interval = f'<span class="soft">{score["low"]:z.1f}–{score["high"]:.1f}</span>'
-            cells += [
-                f"{score['score']:.1f}<br>{interval}",
-                untested if p is None else f"<b>{p:.4f}</b>" if p < 0.05 else f"{p:.4f}",
-            ]
+            interval = f"{score['low']:z.1f}–{score['high']:.1f}"
+            cells.append(f'{score["score"]:.1f}<br><span class="soft">{interval}</span>')
+            cells.append("–" * (number > 0) if p is None else f"<b>{p:.4f}</b>" if p < 0.05 else f"{p:.4f}")
         rows.append(cells)
+    heads = ["system", *(head for name in METRICS.values() for head in (name, "p-value"))]
     note = (
         f"With 95 % bootstrap intervals. The p-value, by approximate randomisation, is the probability of such a "
         f"difference from {first['name']} by chance; bold below 0.05. –: fewer than {MIN_DIFFERING} sentences differ, "
         "too few for a test."
     )
+    contrasts = [f'<p class="soft">{escape(contrast["summary"])}.</p>' for contrast in comparison.against]
     signatures = "".join(
         pages.signature(f"{METRICS[metric]} {text}")
         for metric, tests in result["signatures"].items()
         for text in tests.values()
     )
     return [
-        card(
-            "Scores",
-            note,
-            table(["system", *(head for name in METRICS.values() for head in (name, "p-value"))], rows),
-            *(f'<p class="soft">{escape(contrast.text)}.</p>' for contrast in comparison.against),
-            fold("sacreBLEU signatures", signatures),
-        ),
+        card("Scores", note, table(heads, rows), *contrasts, fold("sacreBLEU signatures", signatures)),
         by_length(result["by_length"], [system["name"] for system in result["systems"]]),
     ]
 
@@ -281,78 +200,60 @@ def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *
     for bucket in buckets:
         scores = [(x["bleu"], x["low"], x["high"]) for x in (bucket["systems"] if names else [bucket])]
         groups.append(charts.Group(bucket["from"], bucket["to"], bucket["sentences"], bucket["small"], scores))
-    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, few="fewer than 30 sentences")
+    axis = "reference length in words; below, the number of sentences"
+    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", axis, few="fewer than 30 sentences")
     return card("BLEU by sentence length", note, chart)
 
 
 # Sentences.
 
 
-def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
-    if not rows:
-        return ""
-    known = _sorting_values(rows[0])
-    options = "".join(
-        f'<option value="{key}">{name}</option>' for key, name in SORTING.items() if key.strip("-") in known
-    )
-    find = (
-        '<form class="find"><label class="aside" for="search">search the sentences</label>'
-        '<input type="search" id="search" name="search" placeholder="search">'
-        f'<label>sort by <select name="sort">{options}</select></label>'
-        '<p role="status"></p></form>'
-    )
-    return (
-        '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
-        + f"<p>{MARKED}</p>" * any(row.references for row in rows)
-        + f'{find}<ol class="rows">{"".join(_row(row, languages) for row in rows)}</ol>'
-        + '<button type="button" class="ten" hidden>ten more</button></section>'
-    )
-
-
 def _sorting_values(row: Row) -> dict[str, float]:
     """What a sentence can be sorted by."""
-    first = row.outputs[0]
-    text = row.references[0] if row.references else first.text
-    values = {"line": row.line, "length": len(text.split()), "chrf": first.scores.get("chrf")}
-    values["confidence"] = first.confidence
-    if len(row.outputs) > 1:
-        values["difference"] = abs(first.scores["chrf"] - row.outputs[1].scores["chrf"])
-    return {name: round(value, 3) for name, value in values.items() if value is not None}
+    (_, first, _), *others = row.outputs
+    values = {"line": first.line, "length": len(first.references[0].split()), "chrf": first.scores["chrf"]}
+    if first.confidence is not None:
+        values["confidence"] = first.confidence
+    if others:
+        values["difference"] = abs(first.scores["chrf"] - others[0][1].scores["chrf"])
+    return {name: round(value, 3) for name, value in values.items()}
 
 
 def _row(row: Row, languages: tuple[str, str]) -> str:
-    source, target = languages
-    texts = pages.text("p", f'<b lang="en">source</b>{escape(row.source)}', source) if row.source else ""
-    for number, reference in enumerate(row.references):
-        marked = escape(reference) if number else marked_words(reference, row.outputs[0].text, "missed")
-        texts += pages.text("p", f'<b lang="en">reference</b>{marked}', target)
-    label, badge = row.kind, ""
-    if len(row.outputs) > 1:
-        label = f"{row.outputs[0].name} {row.kind} than {row.outputs[1].name}"
+    (name, first, _), *others = row.outputs
+    texts = pages.text("p", f'<b lang="en">source</b>{escape(first.source)}', languages[0]) if first.source else ""
+    for number, reference in enumerate(first.references):
+        marked = escape(reference) if number else marked_words(reference, first.text, "missed")
+        texts += pages.text("p", f'<b lang="en">reference</b>{marked}', languages[1])
+    badge = ""
     if row.kind:
-        badge = f'<span class="badge {row.kind}" title="{KINDS[row.kind]}">{escape(label)}</span> '
+        label = f"{name} {row.kind} than {others[0][0]}" if others else row.kind
+        badge = f'<span class="badge {row.kind}">{escape(label)}</span> '
     values = "".join(f' data-{name}="{value:g}"' for name, value in _sorting_values(row).items())
-    return (
-        f'<li class="row"{values}><p class="where">{badge}line {row.line:,}</p>{texts}'
-        f"{''.join(_output(row, output, languages) for output in row.outputs)}</li>"
-    )
+    outputs = "".join(_output(*output, languages) for output in row.outputs)
+    return f'<li class="row"{values}><p class="where">{badge}line {first.line:,}</p>{texts}{outputs}</li>'
 
 
-def _output(row: Row, output: Output, languages: tuple[str, str]) -> str:
-    scores = [f"{METRICS[name]} {value:.0f}" for name, value in output.scores.items() if name in METRICS]
-    if output.confidence is not None:
-        scores.append(f"confidence {output.confidence:.0%}")
-    warnings = "".join(f'<p class="warned">{escape(f"{x.kind}: {x.message}")}</p>' for x in output.warnings)
-    text = marked_words(output.text, row.references[0], "odd") if row.references else escape(output.text)
-    trace = ""
-    if output.trace is not None:
-        inside = inspector.embed(output.trace, _maps(output.trace), warned=output.warnings, languages=languages)
-        hidden = f'<span class="aside"> in line {row.line:,}</span>'
-        trace = f'<details class="trace"><summary>attention{hidden}</summary>{inside}</details>'
+def _output(name: str, sentence: Sentence, trace: Trace | None, languages: tuple[str, str]) -> str:
+    scores = [f"{METRICS[metric]} {value:.0f}" for metric, value in sentence.scores.items()]
+    if sentence.confidence is not None:
+        scores.append(f"confidence {sentence.confidence:.0%}")
+    text = marked_words(sentence.text, sentence.references[0], "odd") or "<i>nothing</i>"
     shown = f'<span class="scores" lang="en">{" · ".join(scores)}</span>'
-    name = f'<b lang="en">{escape(output.name)}</b>'
-    line = pages.text("p", f"{name}{text or '<i>nothing</i>'}&ensp;{shown}", languages[1])
-    return f"{line}{warnings}{trace}"
+    html = pages.text("p", f'<b lang="en">{escape(name)}</b>{text}&ensp;{shown}', languages[1])
+    html += "".join(f'<p class="warned">{escape(f"{x.kind}: {x.message}")}</p>' for x in sentence.warnings)
+    if trace is not None:
+        maps = []
+        if "cross" in trace.attention:
+            cross = attention(trace, "cross")
+            if cross.values.numel() > MAX_WEIGHTS:  # the mean of the heads of one layer
+                layer = cross.joined[[default_layer(len(cross.joined))]]
+                cross = cross._replace(values=layer.unsqueeze(1), joined=layer)
+            maps = [cross]
+        inside = inspector.embed(trace, maps, warned=sentence.warnings, languages=languages)
+        hidden = f'<span class="aside"> in line {sentence.line:,}</span>'
+        html += f'<details class="trace"><summary>attention{hidden}</summary>{inside}</details>'
+    return html
 
 
 def marked_words(text: str, other: str, kind: str) -> str:
@@ -364,14 +265,3 @@ def marked_words(text: str, other: str, kind: str) -> str:
         escape(word) if index in same else f'<mark class="{kind}">{escape(word)}</mark>'
         for index, word in enumerate(words)
     )
-
-
-def _maps(trace: Trace) -> list[Map]:
-    """The cross-attention by word; if it is large, only the mean of the heads of one layer."""
-    if "cross" not in trace.attention:
-        return []
-    cross = attention(trace, "cross")
-    if cross.values.numel() > MAX_WEIGHTS:
-        layer = cross.joined[[default_layer(len(cross.joined))]]
-        cross = cross._replace(values=layer.unsqueeze(1), joined=layer)
-    return [cross]

@@ -26,6 +26,7 @@ from regard.translation.reader import Reader
 from regard.translation.writer import Writer
 
 BATCH_TOKENS = 4096
+MAX_EXPONENT = 700  # of math.exp: in a script without spaces, a word is a whole line
 SEED = 0  # for the masked tokens of a bert; the same as in validation during training
 
 
@@ -36,28 +37,17 @@ class Perplexity(Report):
     system: str
     family: str
     perplexity: float
-    nats: float
-    """The mean negative log-likelihood of a predicted token."""
-    predicted: int
-    """The number of predicted tokens: all tokens for a gpt, the masked ones for a bert."""
-    tokens: int
-    """All tokens, including the end tokens of texts."""
-    words: int
-    """Words separated by spaces, plus line ends, as in the word-level perplexity of WikiText."""
-    characters: int
-    """All characters, including line ends."""
-    window: int
-    """The window size in tokens; windows do not overlap."""
-    masked: float | None
-    """The share of tokens masked for a bert; None for a gpt."""
-    perplexity_per_word: float | None
-    """None for a bert, which predicts only masked tokens, and if infinite (a script without spaces)."""
-    bits_per_character: float | None
-    """None for a bert."""
-    signature: str
-    """The settings that determine the numbers, in the style of sacreBLEU."""
-    seed: int | None
-    """The seed that chose the masked tokens of a bert; None for a gpt."""
+    nats: float  # the mean negative log-likelihood of a predicted token
+    predicted: int  # the number of predicted tokens: all tokens for a gpt, the masked ones for a bert
+    tokens: int  # all tokens, including the end tokens of texts
+    words: int  # separated by spaces, plus line ends, as in the word-level perplexity of WikiText
+    characters: int  # including line ends
+    window: int  # the window size in tokens; windows do not overlap
+    signature: str  # the settings that determine the numbers, in the style of sacreBLEU
+    masked: float | None = None  # the share of tokens masked for a bert
+    seed: int | None = None  # the seed that chose them
+    perplexity_per_word: float | None = None  # for a gpt, unless infinite (a script without spaces)
+    bits_per_character: float | None = None  # for a gpt
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -127,27 +117,26 @@ def measure(
     tokens, window = int(rows @ widths), int(widths.max())
     nats, predicted = negative_log_likelihood(module, epoch, model.device, progress)
     mean = nats / max(predicted, 1)
-    is_gpt = config.model.family == "gpt"
-    masked = None if is_gpt else config.text.mask_probability
-    per_word = _exp(mean * tokens / max(words, 1))
     signature = f"window:{window}|overlap:no"
+    if config.model.family == "gpt":
+        word_nats = mean * tokens / max(words, 1)
+        of_family: dict[str, Any] = {
+            "signature": signature,
+            "perplexity_per_word": math.exp(word_nats) if word_nats < MAX_EXPONENT else None,
+            "bits_per_character": mean * tokens / math.log(2) / max(characters, 1),
+        }
+    else:
+        masked = config.text.mask_probability
+        of_family = {"signature": f"{signature}|masked:{masked:g}|seed:{SEED}", "masked": masked, "seed": SEED}
     return Perplexity(
         system=system,
         family=config.model.family,
-        perplexity=_exp(mean),
+        perplexity=math.exp(min(mean, MAX_EXPONENT)),
         nats=mean,
         predicted=predicted,
         tokens=tokens,
         words=words,
         characters=characters,
         window=window,
-        masked=masked,
-        perplexity_per_word=per_word if is_gpt and math.isfinite(per_word) else None,
-        bits_per_character=mean * tokens / math.log(2) / max(characters, 1) if is_gpt else None,
-        signature=signature if is_gpt else f"{signature}|masked:{masked:g}|seed:{SEED}",
-        seed=None if is_gpt else SEED,
+        **of_family,
     )
-
-
-def _exp(nats: float) -> float:
-    return math.exp(nats) if nats < 700 else math.inf

@@ -27,13 +27,8 @@ class Int8Cost(NamedTuple):
 
     fp32: float
     int8: float
-    p: float | None
-    """None if too few translations differ for a test."""
+    p: float | None  # None if too few translations differ for a test
     sentences: int
-
-    @property
-    def is_significant(self) -> bool:
-        return self.int8 < self.fp32 and self.p is not None and self.p < SIGNIFICANCE
 
     def __str__(self) -> str:
         p = "" if self.p is None else f" (p = {self.p:.3f})"
@@ -61,7 +56,8 @@ def use_engine(
             say(slow)
         return precision
     cost = int8_cost(translator, Path(folder), say, progress)
-    chosen = "int8" if precision == "int8" or (cost and not cost.is_significant) else "fp32"
+    is_worse = cost is None or (cost.int8 < cost.fp32 and cost.p is not None and cost.p < SIGNIFICANCE)
+    chosen = "fp32" if is_worse and precision == "auto" else "int8"
     alternative = "for exact results: --precision fp32" if chosen == "int8" else "faster: --precision int8"
     say(f"int8: {cost or f'{folder} has no {VALIDATION} to measure it on'}; {chosen} is used ({alternative})")
     translator.use("ctranslate2", chosen, folder, token_scores=token_scores)

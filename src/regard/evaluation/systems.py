@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
 from regard.config import split_folders
-from regard.decoding.glossary import Glossary, find_forms
 from regard.errors import ConfigError
 from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, make_metric
+from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
+from regard.preflight.languages import reads_like_source
 from regard.text.files import language_of, one_line, read_lines
 from regard.translation.translator import Result, Translator
 
-Progress = Callable[[int, int], None]
-"""Called with the number of finished sentences and their total."""
+Progress = Callable[[int, int], None]  # called with the number of finished sentences and their total
 Paths = str | Path | Sequence[str | Path]
-System = str | Path | Translator
-"""A model folder, several joined by `+`, a file of translations, or a loaded model."""
+System = str | Path | Translator  # a model folder, several joined by `+`, a file of translations, or a loaded model
 
 
 class EvaluationSet(NamedTuple):
@@ -29,20 +28,24 @@ class EvaluationSet(NamedTuple):
 
     sources: list[str] | None
     references: list[list[str]]
-    texts: dict[str, list[str]]
-    """The sources, if there are any, and the references, by file name."""
-    tokenize: str | None
-    """The tokenizer of BLEU."""
+    reference_names: str
+    languages: tuple[str, str]  # the language codes of source and reference, from the file names; empty if unknown
+    tokenize: str | None  # the tokenizer of BLEU
 
-    @property
-    def languages(self) -> tuple[str, str]:
-        """The language codes of the sources and of the references, from their file names; empty if unknown."""
-        names = list(self.texts)
-        return language_of(names[0]) if self.sources is not None else "", language_of(names[-1])
 
-    @property
-    def reference_names(self) -> str:
-        return ", ".join(list(self.texts)[-len(self.references) :])
+class Sentence(NamedTuple):
+    """One line of the test set."""
+
+    line: int  # from 1
+    source: str  # empty if only translations were given
+    references: Sequence[str]
+    text: str
+    scores: dict[str, float]
+    warnings: Sequence[QualityWarning]
+    confidence: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "warnings": [warning._asdict() for warning in self.warnings]}
 
 
 def read_test_set(
@@ -58,14 +61,16 @@ def read_test_set(
         raise ConfigError("give the reference translations with --reference FILE")
     check_seed()
     make_metric("bleu", tokenize=tokenize)
+    references = {str(path): read_test(path) for path in paths}
     sources = read_test(source) if source else None
-    references = [read_test(path) for path in paths]
-    texts = {str(source): sources} if sources is not None else {}
-    texts |= dict(zip(map(str, paths), references, strict=True))
-    check_lines(texts)
-    for path in (path for path, lines in zip(paths, references, strict=True) if lines == sources):
-        say(f"--reference ({path}) is the same text as --source ({source})")
-    return EvaluationSet(sources, references, texts, tokenize or choose_tokenizer(references[0], say))
+    check_lines({**({str(source): sources} if sources is not None else {}), **references})
+    for path, lines in references.items():
+        if lines == sources:
+            say(f"--reference ({path}) is the same text as --source ({source})")
+    *_, last = references
+    languages = language_of(str(source)) if source else "", language_of(last)
+    texts = list(references.values())
+    return EvaluationSet(sources, texts, ", ".join(references), languages, tokenize or choose_tokenizer(texts[0], say))
 
 
 def read_test(path: str | Path) -> list[str]:
@@ -83,11 +88,6 @@ def name_of(system: object) -> str:
     return str(system) if isinstance(system, str | Path) else "model"
 
 
-def short_name(system: str | Path) -> str:
-    """The last part of a path; for an ensemble, those of its folders joined by `+`."""
-    return "+".join(path.name or str(path) for path in split_folders(system))
-
-
 def translate_test(
     system: System,
     test: EvaluationSet,
@@ -96,23 +96,27 @@ def translate_test(
     beams: int | None,
     config: Mapping[str, Any] | None,
     progress: Progress | None,
+    say: Callable[[str], None],
 ) -> tuple[list[Result], Translator | None]:
     """The translations of a system, read from its file or made by its model, and the model."""
+    translator, name = None, name_of(system)
     if not is_model(system):
-        texts = read_test(cast("str | Path", system))
-        name, lines = next(iter(test.texts.items()))
-        check_lines({name: lines, str(system): texts})
-        return [Result(text) for text in texts], None
-    if test.sources is None:
-        raise ConfigError(f"{name_of(system)} is a model: give the text to translate with --source FILE")
-    if not isinstance(system, Translator):
-        system = Translator.load(system, device, config or {})
-    results = []
-    for result in system.stream(test.sources, beams=beams):
-        results.append(result._replace(text=one_line(result.text).rstrip()))
-        if progress is not None:
-            progress(len(results), len(test.sources))
-    return results, system
+        results = [Result(line) for line in read_test(name)]
+        check_lines({test.reference_names: test.references[0], name: [result.text for result in results]})
+    elif test.sources is None:
+        raise ConfigError(f"{name} is a model: give the text to translate with --source FILE")
+    else:
+        translator = system if isinstance(system, Translator) else Translator.load(system, device, config or {})
+        results = []
+        for result in translator.stream(test.sources, beams=beams):
+            results.append(result._replace(text=one_line(result.text).rstrip()))
+            if progress is not None:
+                progress(len(results), len(test.sources))
+    texts = [result.text for result in results]
+    if test.sources is not None and reads_like_source(texts, test.sources, test.references[0]):
+        files = f"--source and not like --reference ({test.reference_names})"
+        say(f"the translations of {name} read like {files}: are the files swapped, or of another model?")
+    return results, translator
 
 
 def trace_lines(translator: Translator, sources: Mapping[int, str], *, beams: int | None) -> dict[int, Trace]:
@@ -120,13 +124,3 @@ def trace_lines(translator: Translator, sources: Mapping[int, str], *, beams: in
     results = translator.translate(sources.values(), beams=beams, trace=True)
     traces = {line: result.trace for line, result in zip(sources, results, strict=True)}
     return {line: trace.split_punctuation() for line, trace in traces.items() if trace is not None}
-
-
-def term_accuracy(glossary: Glossary, sources: Sequence[str], results: Sequence[Result]) -> dict[str, Any] | None:
-    """The share of glossary terms that the translations have; None if the sources have no term."""
-    matches = [glossary.find(source) for source in sources]
-    spans = [find_forms(result.text, terms) for result, terms in zip(results, matches, strict=True)]
-    present = [span is not None for of_sentence in spans for span in of_sentence]
-    if not present:
-        return None
-    return {"sentences": sum(map(bool, matches)), "terms": len(present), "accuracy": sum(present) / len(present)}

@@ -16,29 +16,25 @@ from regard.evaluation.metrics import RESAMPLES, bucket_dict
 FREQUENCIES = (1, 2, 3, 4, 5, 10, 100, 1000)  # lower limits of the frequency buckets; one more holds unseen words
 SEED = 12345  # of the bootstrap, sacreBLEU's default
 
-Words = Sequence[str]
-
 
 class FrequencyBucket(NamedTuple):
     """Precision, recall and F1 of words that occur `first` to `last` times in a text."""
 
     first: int
     last: int | None
-    words: int
-    """Number of words in the reference."""
+    words: int  # in the reference
     precision: float
     recall: float
     f1: float
-    low: float
+    low: float  # the 95 % bootstrap interval of f1
     high: float
-    """The 95 % bootstrap interval of f1."""
 
     def to_dict(self) -> dict[str, Any]:
         return bucket_dict(self._asdict())
 
 
 def by_frequency(
-    hypotheses: Sequence[Words], references: Sequence[Words], frequencies: Counter[str]
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], frequencies: Counter[str]
 ) -> list[FrequencyBucket]:
     """The F1 of words by their frequency in a text, after compare-mt (Neubig et al., 2019).
 
@@ -55,15 +51,12 @@ def by_frequency(
     low, high = np.quantile([_f1(np.tensordot(sample, counts, 1)) for sample in samples], [0.025, 0.975], axis=0)
     totals = counts.sum(0)
     precision, recall = totals[0] / np.maximum(totals[1:], 1)
-    measures = np.stack([precision, recall, _f1(totals), low, high], axis=1).tolist()
-    firsts, lasts = (0, *FREQUENCIES), (*(limit - 1 for limit in FREQUENCIES), None)
-    _, translated_words, reference_words = totals
+    rows = zip(*np.stack([totals[2], precision, recall, _f1(totals), low, high]).tolist(), strict=True)
+    limits = zip((0, *FREQUENCIES), (*(limit - 1 for limit in FREQUENCIES), None), strict=True)
     return [
-        FrequencyBucket(first, last, int(words), *values)
-        for first, last, words, others, values in zip(
-            firsts, lasts, reference_words, translated_words, measures, strict=True
-        )
-        if words or others
+        FrequencyBucket(*limit, int(words), *measures)
+        for limit, (words, *measures), used in zip(limits, rows, totals[1:].any(0), strict=True)
+        if used
     ]
 
 

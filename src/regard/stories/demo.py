@@ -62,10 +62,16 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
     trained = train(data / "train.en", data / "train.fr", out=model, valid=valid, say=say, observe=observe, **options)
     if not trained.finished:
         return {"finished": False, "signal": trained.signal}
-    if results := _saved_results(out):
+    checksum, entries = folders.read_checksums(model)[MODEL], journal.read(model / journal.FILE)
+    results: dict[str, Any] = folders.read_json(out / FACTS, optional=True)
+    if results and results["model"] == checksum and all((out / name).is_file() for name in PAGES):
         say("the demo was finished before")
         return results
-    training_seconds, training_end = _training_seconds(model), time.perf_counter()
+    path, _ = latest_checkpoint(model)
+    assert path is not None
+    training_seconds = float(folders.read_json(path / PROGRESS)["seconds"])
+    training_seconds += sum(float(line["seconds"]) for line in entries if line["kind"] == "validation")
+    training_end = time.perf_counter()
     say("3  score it on sentences it has not seen")
     source, reference, text = data / "test.en", data / "test.fr", data / "train.fr"
     scores = evaluate(model, source=source, reference=reference, train=text, device=device)
@@ -78,7 +84,7 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
         titled = dataclasses.replace(explanation, title=explanation.trace.target.text, languages=LANGUAGES)
         titled.save(out / f"sentence-{number}.html", force=True)
     results = {
-        "model": folders.read_checksums(model)[MODEL],
+        "model": checksum,
         "finished": True,
         "bleu": scores.to_dict()["bleu"],
         "sentences": len(scores.sentences),
@@ -95,37 +101,12 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
         link = '<p class="kind"><a href="index.html">← the demo</a> · '
         folders.write_file(out / name, html.replace('<p class="kind">', link, 1), force=True)
     traces = [explanation.trace for explanation in explanations]
-    page = _page(results, scores.to_dict(), traces, journal.read(model / journal.FILE), out)
-    folders.write_file(out / "index.html", page, force=True)
+    folders.write_file(out / "index.html", _page(results, scores.to_dict(), traces, entries, out), force=True)
     folders.write_file(out / FACTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n", force=True)
     return results
 
 
-def _training_seconds(model: Path) -> float:
-    """The seconds of all updates and validations of a finished run."""
-    path, _ = latest_checkpoint(model)
-    assert path is not None
-    updates = float(folders.read_json(path / PROGRESS)["seconds"])
-    return updates + sum(
-        float(line["seconds"]) for line in journal.read(model / journal.FILE) if line["kind"] == "validation"
-    )
-
-
-def _saved_results(out: Path) -> dict[str, Any] | None:
-    """The results of an earlier call, if they are of this model and all pages are there."""
-    if not all((out / name).is_file() for name in (FACTS, *PAGES)):
-        return None
-    results: dict[str, Any] = folders.read_json(out / FACTS)
-    return results if results["model"] == folders.read_checksums(out / "model")[MODEL] else None
-
-
 # The page
-
-
-def headline(results: Mapping[str, Any]) -> str:
-    """The score, and the time it took to train for it."""
-    minutes = format_duration(results["training_seconds"])
-    return f"BLEU {results['bleu']['score']:.1f} on new sentences after {minutes} of training"
 
 
 def _page(
@@ -135,14 +116,19 @@ def _page(
     entries: Sequence[dict[str, Any]],
     out: Path,
 ) -> str:
-    bleu = results["bleu"]
+    bleu, seconds = results["bleu"], format_duration(results["training_seconds"])
+    title = f"BLEU {bleu['score']:.1f} on new sentences after {seconds} of training"
+    about = (
+        f"A small Transformer learned English to French on this machine, from {SIZES['train']:,} sentence pairs. The "
+        "corpus is synthetic and easy: a grammar wrote it, and on real text the same model would score far lower."
+    )
     interval = (
         f"BLEU {bleu['score']:.1f}, 95 % bootstrap interval {bleu['low']:.1f} to {bleu['high']:.1f}, on "
         f"{counted(results['sentences'], 'sentence')} that it has not seen."
     )
     size = (
-        f"{results['parameters']:,} parameters from random weights; {format_duration(results['training_seconds'])} of "
-        f"training, {format_duration(results['seconds'])} in all."
+        f"{results['parameters']:,} parameters from random weights; {seconds} of training, "
+        f"{format_duration(results['seconds'])} in all."
     )
     curves = {
         "training": zip(*smooth(series(entries, "update", "loss"), SMOOTH_POINTS), strict=True),
@@ -150,30 +136,17 @@ def _page(
     }
     losses = {name: list(points) for name, points in curves.items()}
     first, *others = results["translations"]
-    wrong = marked_words(first["text"], first["reference"], "odd").count("<mark")
-    title = f"{counted(wrong, 'word')} of this translation {'is' if wrong == 1 else 'are'} not in the reference"
+    note = "Attention: how much each word it wrote (rows) draws on each it read (columns)."
+    heatmap = pages.heatmap(attention(traces[0], "cross"), LANGUAGES, note)
     parts = [
-        pages.card(
-            title if wrong else "This translation is the reference, word for word",
-            "",
-            _sentence(first, traces[0], PAGES[2]),
-            pages.heatmap(
-                attention(traces[0], "cross"),
-                LANGUAGES,
-                "Attention: how much each word it wrote (rows) draws on each it read (columns).",
-            ),
-        ),
+        pages.card("A sentence, and where the model looked", "", _sentence(first, traces[0], PAGES[2]), heatmap),
         pages.card("Two more sentences", "", *map(_sentence, others, traces[1:], PAGES[3:])),
         by_length(scores["by_length"], note=interval),
         '<p><a href="evaluation.html">All scores, and every sentence of the test set</a></p>',
         pages.card("Training", size, charts.curve_chart(losses, "loss, nats per token", "update")),
         pages.card("Use it", "", *map(pages.command, next_commands(out))),
     ]
-    about = (
-        f"A small Transformer learned English to French on this machine, from {SIZES['train']:,} sentence pairs. The "
-        "corpus is synthetic and easy: a grammar wrote it, and on real text the same model would score far lower."
-    )
-    return pages.page(headline(results), parts, kind="demo", about=about)
+    return pages.page(title, parts, kind="demo", about=about)
 
 
 def _sentence(pair: Mapping[str, str], trace: Trace, page: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from regard import folders
-from regard.config import Config, find_config
+from regard.config import find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.errors import FolderError, RunError
@@ -69,16 +69,11 @@ class Race:
     say: Say
 
     @property
-    def data(self) -> Path:
-        return self.out / "data"
-
-    @property
     def at_once(self) -> int:
         """The number of models trained at the same time: one per CPU core, or all on one GPU."""
-        return {"cpu": max(1, os.cpu_count() or 1), "cuda": len(RECIPES)}.get(self.device.type, 1)
+        return {"cpu": os.cpu_count() or 1, "cuda": len(RECIPES)}.get(self.device.type, 1)
 
     def folder(self, name: str) -> Path:
-        """The folder of a model."""
         return self.out / "runs" / name.replace(" ", "-")
 
     def journal(self, name: str) -> list[dict[str, Any]]:
@@ -92,9 +87,6 @@ class Race:
         batch_tokens = GPU_BATCH_FACTOR * find_config(RECIPES[name]).train.batch_tokens
         return [f"train.batch_tokens={batch_tokens}", f"train.batch_shapes={GPU_BATCH_SHAPES}"]
 
-    def config(self, name: str) -> Config:
-        return find_config(RECIPES[name]).with_values(self.settings(name))
-
     def plan(self, sizes: Mapping[str, int], minutes: float | None, updates: int | None) -> int:
         """Write the corpus; return the updates of each model, as many as fit into the minutes; later calls use them."""
         path, corpus = self.out / "plan.json", {"sizes": dict(sizes), **CORPUS}
@@ -106,7 +98,7 @@ class Race:
                 )
             return int(plan["updates"])
         self.say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {CORPUS['max_length']} words")
-        catalog.write_builtin(self.data, force=True, sizes=sizes, **CORPUS)
+        catalog.write_builtin(self.out / "data", force=True, sizes=sizes, **CORPUS)
         planned = updates or UPDATES
         if minutes:
             seconds = self.time_updates()
@@ -114,24 +106,22 @@ class Race:
             processes = self.at_once if self.device.type == "cpu" else 1  # on a GPU they take turns
             round_seconds = max(sum(seconds.values()) / processes, max(seconds.values()))  # one update of each
             planned = max(20, int(TRAINING_SHARE * 60 * minutes / round_seconds))
-        batch_tokens = self.config(BASELINE).train.batch_tokens
-        self.say(f"{planned:,} updates of {batch_tokens:,} tokens for each of {len(RECIPES)} models")
+        self.say(f"{planned:,} updates for each of {len(RECIPES)} models")
         folders.write_file(path, json.dumps({"corpus": corpus, "updates": planned}) + "\n", force=True)
         return planned
 
     def time_updates(self) -> dict[str, float]:
         """The seconds of an update of each model, with one CPU thread."""
-        files, valid = (Files(self.data / f"{part}.en", self.data / f"{part}.fr", False) for part in ("train", "valid"))
-        tokenizers = make_tokenizers([files], self.config(BASELINE).text, lambda _: None)
-        seconds = {}
-        threads = torch.get_num_threads()
+        data = self.out / "data"
+        configs = {name: find_config(recipe).with_values(self.settings(name)) for name, recipe in RECIPES.items()}
+        files, valid = (Files(data / f"{part}.en", data / f"{part}.fr", False) for part in ("train", "valid"))
+        tokenizers = make_tokenizers([files], configs[BASELINE].text, lambda _: None)
+        seconds, threads, runtime = {}, torch.get_num_threads(), Runtime(self.device, 0, 1)
         torch.set_num_threads(1)
         try:
-            for name in RECIPES:
-                config = self.config(name).with_values([f"model.vocabulary={tokenizers.source.size}"])
-                prepared = prepare([files], valid, config, tokenizers, lambda _: None)
-                runtime = Runtime(self.device, 0, 1)
-                full = config.train.batch_tokens
+            for name, config in configs.items():
+                config = config.with_values([f"model.vocabulary={tokenizers.source.size}"])
+                prepared, full = prepare([files], valid, config, tokenizers, lambda _: None), config.train.batch_tokens
                 seconds[name] = time_update(config, prepared, runtime, lambda c: build(c.model), cpu_tokens=full)
         finally:
             torch.set_num_threads(threads)
@@ -139,8 +129,8 @@ class Race:
 
     def command(self, name: str, updates: int) -> list[str]:
         """The command that trains a model."""
-        source, target, *valid = (str(self.data / file) for file in ("train.en", "train.fr", "valid.en", "valid.fr"))
-        every = max(1, updates // 8)
+        data, every = self.out / "data", max(1, updates // 8)
+        source, target, *valid = (str(data / file) for file in ("train.en", "train.fr", "valid.en", "valid.fr"))
         settings = ["train.metric=loss", f"train.validate_every={every}", f"train.save_every={every}"]
         values = [word for value in settings + self.settings(name) for word in ("--set", value)]
         return [
@@ -166,8 +156,7 @@ class Race:
                 made = sum(entries[-1]["update"] for entries in map(self.journal, RECIPES) if entries)
                 progress(made, updates * len(RECIPES))
                 for name, process in list(running.items()):
-                    code = process.poll()
-                    if code is None:
+                    if (code := process.poll()) is None:
                         continue
                     del running[name]
                     if code:
@@ -182,7 +171,7 @@ class Race:
 
     def score(self) -> dict[str, Any]:
         """The scores, parameters and losses of all models."""
-        sources, references = _lines(self.data / "test.en"), _lines(self.data / "test.fr")
+        sources, references = (_lines(self.out / "data" / f"test.{language}") for language in ("en", "fr"))
         results = []
         for name in RECIPES:
             self.say(f"scoring {name}")
@@ -200,14 +189,6 @@ class Race:
                 }
             )
         return {"racers": results, "sentences": len(sources)}
-
-    def attention_maps(self) -> dict[str, Map | str]:
-        """Each model's attention for the same sentence; for the model without attention, its translation."""
-        maps: dict[str, Map | str] = {}
-        for name in RECIPES:
-            trace = explain(self.folder(name), SENTENCE, device=self.device).trace
-            maps[name] = attention(trace, "cross") if "cross" in trace.attention else trace.target.text
-        return maps
 
 
 def run(
@@ -234,7 +215,11 @@ def run(
         results = race.score()
         results |= {"updates": planned, "seconds": time.perf_counter() - start, "device": device.type}
         results["verdicts"] = verdicts(results)
-        folders.write_file(out / "index.html", page(results, race.attention_maps()), force=True)
+        maps: dict[str, Map | str] = {}  # for the model without attention, its translation
+        for name in RECIPES:
+            trace = explain(race.folder(name), SENTENCE, device=device).trace
+            maps[name] = attention(trace, "cross") if "cross" in trace.attention else trace.target.text
+        folders.write_file(out / "index.html", page(results, maps), force=True)
         folders.write_file(out / "race.json", json.dumps(results, indent=2) + "\n", force=True)
     return results
 
@@ -248,18 +233,14 @@ def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     checked = []
     for racer in results["racers"]:
         buckets = [bucket for bucket in racer["by_length"] if not bucket["small"]]
-        if len(buckets) < 2:
-            continue
-        first, last = buckets[0]["bleu"], buckets[-1]["bleu"]
-        lost = 1 - last / first if first else None
-        if racer["name"] == BASELINE:
-            holds, claim = lost is not None and lost >= MIN_BASELINE_DROP, "falls by at least half"
-        else:
-            holds, claim = lost is not None and lost <= MAX_ATTENTION_DROP, "stays within a tenth"
-        holds = holds and first >= MIN_BLEU
-        checked.append(
-            {"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds}
-        )
+        if len(buckets) > 1:
+            first, last = buckets[0]["bleu"], buckets[-1]["bleu"]
+            lost = 1 - last / first if first else 0.0
+            claim, holds = "stays within a tenth", lost <= MAX_ATTENTION_DROP
+            if racer["name"] == BASELINE:
+                claim, holds = "falls by at least half", lost >= MIN_BASELINE_DROP
+            facts = {"first": first, "last": last, "lost": lost, "holds": holds and first >= MIN_BLEU}
+            checked.append({"name": racer["name"], "claim": claim, **facts})
     return checked
 
 
@@ -269,15 +250,22 @@ def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
     """The results of a race as one HTML file: claims, BLEU by length, loss, attention."""
     racers = results["racers"]
-    names = [racer["name"] for racer in racers]
     buckets = [{**row[0], "systems": row} for row in zip(*(racer["by_length"] for racer in racers), strict=True)]
     curves = {racer["name"]: racer["curve"] for racer in racers}
     losses = charts.curve_chart(curves, "loss, nats per token", "update") if any(curves.values()) else "No validation."
+    cells = []
+    for name, shown in maps.items():
+        if isinstance(shown, str):
+            drawing = f'<p class="soft">It has no attention. It writes:</p>{pages.text("p", escape(shown), "fr")}'
+        else:
+            drawing = pages.heatmap(shown, ("en", "fr"))
+        cells.append(f"<div><h3>{escape(name)}</h3>{drawing}</div>")
+    note = "Rows: the translation; columns: the source. A stronger colour is a larger weight."
     parts = [
         _claims(results["verdicts"], racers),
-        length_chart(buckets, names),
+        length_chart(buckets, list(curves)),
         pages.card("Validation loss", "Logarithmic scale.", losses),
-        _heatmaps(maps),
+        pages.card("Attention to the same sentence", note, f'<div class="heats">{"".join(cells)}</div>'),
     ]
     about = (
         f"{len(racers)} models of about the same size are trained on the same sentences of 2 to 80 words for "
@@ -289,60 +277,36 @@ def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
 
 def headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """What happens to BLEU on long sentences without and with attention."""
-    without = [verdict for verdict in verdicts if verdict["name"] == BASELINE]
-    attending = [verdict for verdict in verdicts if verdict["name"] != BASELINE]
-    if not without or not attending:
+    base = next((verdict for verdict in verdicts if verdict["name"] == BASELINE), None)
+    attending = [verdict["holds"] for verdict in verdicts if verdict["name"] != BASELINE]
+    if base is None or not attending:
         return "What attention does for long sentences"
-    (base,), kept = without, [verdict for verdict in attending if verdict["holds"]]
-    change = f"{'falls' if base['last'] < base['first'] else 'goes'} from {base['first']:.0f} to {base['last']:.0f}"
-    lowest = min((verdict["last"] for verdict in kept), default=0.0)
-    number = "all" if len(kept) == len(attending) else f"{len(kept)} of {len(attending)}"
-    end = f"{number} models with attention stay at {lowest:.0f} or above" if kept else "no model with attention passes"
-    return f"Without attention BLEU {change} on long sentences; {end}"
+    kept = f"{sum(attending)} of {len(attending)} models with attention stay within a tenth"
+    return f"Without attention BLEU goes from {base['first']:.0f} to {base['last']:.0f} on long sentences; {kept}"
 
 
 def _claims(verdicts: Sequence[Mapping[str, Any]], racers: Sequence[Mapping[str, Any]]) -> str:
-    """The two claims of the papers, each with the models it is about."""
+    """The models with what the papers claim of them, and whether it holds."""
     if not verdicts:
         return ""
-    numbers = {racer["name"]: number for number, racer in enumerate(racers)}
-    rows: list[list[str]] = []
-    for reason, without in (
-        ("Without attention, one vector has to hold the whole sentence, however long:", True),
-        ("With attention, each word is looked up in the source:", False),
-    ):
-        checked = [verdict for verdict in verdicts if (verdict["name"] == BASELINE) == without]
-        rows += [[f"{reason} BLEU {escape(verdict['claim'])}."] for verdict in checked[:1]]
-        for verdict in checked:
-            kind, text = ("yes", "✓ holds") if verdict["holds"] else ("no", "✗ fails")
-            number = numbers[verdict["name"]]
-            rows.append(
-                [
-                    charts.series_key(number) + escape(verdict["name"]),
-                    f'<span class="verdict {kind}">{text}</span>',
-                    f"{verdict['first']:.1f} → {verdict['last']:.1f}",
-                    f"{-verdict['lost']:+.0%}".replace("-", "−") if verdict["lost"] is not None else "",
-                    f"{racers[number]['bleu']:.1f}",
-                    f"{racers[number]['parameters']:,}",
-                ]
-            )
+    rows = []
+    for number, (verdict, racer) in enumerate(zip(verdicts, racers, strict=True)):
+        kind, text = ("yes", "✓ holds") if verdict["holds"] else ("no", "✗ fails")
+        rows.append(
+            [
+                charts.series_key(number) + escape(verdict["name"]),
+                f'{verdict["claim"]} <span class="verdict {kind}">{text}</span>',
+                f"{verdict['first']:.1f} → {verdict['last']:.1f}",
+                f"{-verdict['lost']:+.0%}".replace("-", "−"),
+                f"{racer['bleu']:.1f}",
+                f"{racer['parameters']:,}",
+            ]
+        )
     note = (
-        "BLEU of the shortest and of the longest sentences, as in the chart below, and of all. A fall counts only if "
-        "the model translates short sentences well."
+        "Without attention one vector has to hold the whole sentence, however long; with attention each word is looked "
+        "up in the source. BLEU of the shortest and of the longest sentences, as in the chart below, and of all. A "
+        "claim holds only for a model that translates short sentences well."
     )
-    head = ["model", "the claim", "short → long", "change", "all", "parameters"]
+    head = ["model", "BLEU", "short → long", "change", "all", "parameters"]
     signature = pages.signature(racers[0]["signature"])
     return pages.card("The claims of the papers, measured", note, pages.table(head, rows), signature)
-
-
-def _heatmaps(maps: Mapping[str, Map | str]) -> str:
-    """Heat maps side by side; a model without attention shows what it writes instead."""
-    cells = []
-    for name, shown in maps.items():
-        if isinstance(shown, str):
-            drawing = f'<p class="soft">It has no attention. It writes:</p>{pages.text("p", escape(shown), "fr")}'
-        else:
-            drawing = pages.heatmap(shown, ("en", "fr"))
-        cells.append(f"<div><h3>{escape(name)}</h3>{drawing}</div>")
-    note = "Rows: the translation; columns: the source. A stronger colour is a larger weight."
-    return pages.card("Attention to the same sentence", note, f'<div class="heats">{"".join(cells)}</div>')
