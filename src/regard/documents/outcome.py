@@ -13,11 +13,8 @@ from regard.text.files import Origin
 MAX_PROBLEMS = 20  # listed one by one; more are only counted
 
 
-class Gap(NamedTuple):
-    """A place in a document without a translation: segments to translate, and a function that writes them."""
-
-    segments: list[list[Piece]]
-    write: Callable[[list[list[Piece]]], str]
+Gap = tuple[list[list[Piece]], Callable[[list[list[Piece]]], str]]
+"""A place in a document without a translation: its segments, and a function that writes their translations."""
 
 
 class Entry(NamedTuple):
@@ -27,12 +24,10 @@ class Entry(NamedTuple):
     origin: Origin
     pairs: Sequence[tuple[str, str]]
     """Source texts and their translations, "" where there is none; a message has one pair for each plural form."""
-    not_read: str
-    """Why it holds no pairs; "" if it does."""
-    not_filled: str
-    """Why it is not translated; "" if it can be."""
-    gap: Callable[[bool], Gap] | None = None
-    """Returns the gap for missing translations, or for all of them; None if it is never translated."""
+    not_read: str  # why it holds no pairs; "" if it does
+    not_filled: str  # why it is not translated; "" if it can be
+    gap: Callable[[bool], Gap]
+    """Returns the gap for missing translations, or for all of them."""
 
 
 @dataclass

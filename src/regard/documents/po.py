@@ -85,7 +85,7 @@ def _entries(text: str, name: str) -> Iterator[str | Entry]:
     plurals = Plurals()
     for message in _read_messages(text, name):
         for _ in range(message.obsolete):
-            yield Entry("", message.origin, [], "obsolete", "obsolete")
+            yield Entry("", message.origin, [], "obsolete", "obsolete", lambda _: ([], lambda _: ""))
         if message.texts.get("msgid") or "msgctxt" in message.texts:
             yield _parse_message(message, plurals)
             continue
@@ -169,7 +169,7 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
         missing = [number for number in sources if everything or not texts.get(number)]
         segments = [_split_lines(split_tags(sources[number], format_string=is_format)) for number in missing]
         counts = {number: len(lines) for number, lines in zip(missing, segments, strict=True)}
-        return Gap([line for lines in segments for line in lines], partial(_write, message, counts))
+        return [line for lines in segments for line in lines], partial(_write, message, counts)
 
     not_read = "fuzzy" if "fuzzy" in flags else ""
     not_filled = "" if source.strip() else "empty"
