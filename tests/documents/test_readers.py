@@ -360,13 +360,16 @@ def test_po_single_form_of_a_plural_goes_with_the_plural():
     [
         ("fuzzy", '#, c-format, fuzzy\nmsgid "dog"\nmsgstr "chat"\n'),
         ("untranslated", 'msgid "dog"\nmsgstr ""\n'),
-        ("obsolete", '#~ msgid "dog"\n#~ msgstr "chien"\n'),
     ],
 )
 def test_po_messages_that_are_no_translation_are_counted(reason, message):
     skipped = Counter()
     assert po(message + '\nmsgid "cat"\nmsgstr "chat"\n', skipped=skipped) == [("cat", "chat")]
     assert skipped == {reason: 1}
+
+
+def test_po_obsolete_messages_are_comments():
+    assert po('msgid "cat"\nmsgstr "chat"\n\n#~ msgid "dog"\n#~ msgstr "chien"\n') == [("cat", "chat")]
 
 
 def test_po_flags_of_an_obsolete_message_do_not_reach_the_next():
