@@ -345,7 +345,8 @@ class Translator:
             )
             return dict(zip(chosen, traces, strict=True))
 
-        traces = traced([(row, 0) for row in range(len(batch)) if align], hidden=options.hidden, top=TOP if options.trace else 1)
+        best = [(row, 0) for row in range(len(batch)) if align]
+        traces = traced(best, hidden=options.hidden, top=TOP if options.trace else 1)
         skipped = 0 if options.first is None else 1
         candidates = [
             [
