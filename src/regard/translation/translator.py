@@ -63,16 +63,11 @@ class Result(NamedTuple):
     """Quality warnings; `input`: the text could not be read, `split`: a sentence was too long."""
     alignment: list[tuple[int, int]] | None = None
     """(source word, target word), counted from 0, if requested and the model has attention."""
-    trace: Trace | None = None
-    """If requested; for a text in several parts, each part has its trace."""
-    alternatives: Sequence[Result] = ()
-    """The next best translations, if requested."""
-    log_probabilities: Sequence[float] = ()
-    """Log-probabilities of all tokens, including the end token."""
-    parts: Sequence[Result] = ()
-    """The sentences of a text that was too long to be translated at once."""
-    terms: Sequence[Term] = ()
-    """The glossary terms of the text, with their status."""
+    trace: Trace | None = None  # if requested; for a text in several parts, each part has its trace
+    alternatives: Sequence[Result] = ()  # the next best translations, if requested
+    log_probabilities: Sequence[float] = ()  # of all tokens, including the end token
+    parts: Sequence[Result] = ()  # the sentences of a text that was too long to be translated at once
+    terms: Sequence[Term] = ()  # the glossary terms of the text, with their status
 
     def __repr__(self) -> str:
         return f"Result(text={self.text!r}, score={self.score:.4g})"  # a trace would print thousands of numbers
@@ -238,12 +233,7 @@ class Translator:
         distinct = list(dict.fromkeys(sentence for _, sentences in split.values() for sentence in sentences))
         translated = self._translate_all(distinct, Options(search, glossary, trace or hidden, hidden, warn, first))
         for text, (parts, sentences) in split.items():
-            result = _join(parts, [translated[sentence] for sentence in sentences], self.max_length)
-            if glossary is not None and len(sentences) > 1:
-                divided = glossary.divided(text, [sentence.tag + sentence.text for sentence in sentences])
-                notes = [_missing_term(term, ": the text was translated in parts that divide it") for term in divided]
-                result = result._replace(warnings=[*result.warnings, *notes], terms=[*result.terms, *divided])
-            results[text] = result
+            results[text] = _join(parts, [translated[sentence] for sentence in sentences], self.max_length)
         return [results[text] for text in texts]
 
     def stream(self, texts: Iterable[str], *, lines: int = READ_AHEAD_TEXTS, **options: Any) -> Iterator[Result]:
@@ -273,11 +263,10 @@ class Translator:
             tagged.append((f"{own_tag or tag} " if own_tag or tag else "", untagged))
         split = {}
         for text, (tag_text, untagged), length in zip(texts, tagged, self._lengths(map("".join, tagged)), strict=True):
+            is_long = length > self.max_length or 0 < expected.max_source_length < len(text)
+            is_long |= 0 < expected.max_source_sentences < count_sentences(untagged)
             parts = [TextPart("", untagged)]
-            unusual = 0 < expected.max_source_length < len(text) or (
-                0 < expected.max_source_sentences < count_sentences(untagged)
-            )
-            if length > self.max_length or unusual or any(mark in text for mark in BREAKS):
+            if is_long or any(mark in text for mark in BREAKS):
                 parts = [part for sentence in split_sentences(untagged) for part in self._fit(sentence, tag_text)]
             filled = [part.text for part in parts if part.text]
             split[text] = parts, [Sentence(part, tag_text, "" if i else prefix) for i, part in enumerate(filled)]
@@ -285,15 +274,15 @@ class Translator:
 
     def _fit(self, part: TextPart, tag_text: str) -> list[TextPart]:
         """Split a part so that the model can read every piece with the tag before it."""
-        tag_length = self._lengths([tag_text])[0]
-        max_tokens = max(self.max_length - tag_length, 1)
+        (tag_length,) = self._lengths([tag_text])
+        limit = max(self.max_length - tag_length, 1)
 
         def measure(texts: Sequence[str]) -> list[int]:
-            return [length - tag_length for length in self._lengths([tag_text + text for text in texts])]
+            return [length - tag_length for length in self._lengths(tag_text + text for text in texts)]
 
-        if not part.text or measure([part.text])[0] <= max_tokens:
+        if not part.text or measure([part.text])[0] <= limit:
             return [part]
-        first, *others = split_long_sentence(part.text, measure, min(max_tokens, SPLIT_LENGTH))
+        first, *others = split_long_sentence(part.text, measure, min(limit, SPLIT_LENGTH))
         return [first._replace(gap=part.gap), *others]
 
     def _lengths(self, texts: Iterable[str]) -> list[int]:
@@ -371,7 +360,11 @@ class Translator:
         for row, found in enumerate(matches):
             for rank, result in enumerate(candidates[row] if found else ()):
                 text, terms = place_terms(result.text, found, attention.get((row, rank)))
-                notes = [_missing_term(term) for term in terms if term.status == "missing"]
+                notes = [
+                    QualityWarning("glossary", f"the term {term.source!r} could not be placed", [term.source])
+                    for term in terms
+                    if term.status == "missing"
+                ]
                 candidates[row][rank] = result._replace(text=text, terms=terms, warnings=notes)
         return [
             self._finish(sentence, searched.hypotheses[row][0], candidates[row], traces.get((row, 0)), options)
@@ -423,10 +416,6 @@ def _token_attention(traced: Trace) -> TokenAttention:
     return TokenAttention(alignment.cross_attention(by_token), *spans)
 
 
-def _missing_term(term: Term, reason: str = "") -> QualityWarning:
-    return QualityWarning("glossary", f"the term {term.source!r} could not be placed{reason}", [term.source])
-
-
 def _realign(aligned: list[tuple[int, int]], before: list[str], after: list[str]) -> list[tuple[int, int]]:
     """Map an alignment with the words of the model to the words after terms were placed."""
     new_places: dict[int, range] = {}
@@ -456,10 +445,16 @@ def _join(parts: Sequence[TextPart], translated: Sequence[Translated], max_lengt
     if any(part.inside_sentence for part in parts):
         message = f"a sentence was longer than {max_length} tokens and translated in parts"
         notes.append(QualityWarning("split", message, []))
+    aligned, source, target = [], 0, 0
+    filled = (part for part in parts if part.text)
+    for part, (result, (source_words, target_words)) in zip(filled, translated, strict=True):
+        source, target = source - part.inside_word, target - part.inside_word  # the part continues a word
+        aligned += [(source + i, target + j) for i, j in result.alignment or []]
+        source, target = source + source_words, target + target_words
     return joined._replace(
         confidence=min((result.confidence for result in results if result.confidence is not None), default=None),
         warnings=notes,
-        alignment=_join_alignments([part for part in parts if part.text], translated),
+        alignment=None if any(result.alignment is None for result, _ in translated) else aligned,
         alternatives=alternatives,
         parts=[result for result, _ in translated],
         terms=[term for result in results for term in result.terms],
@@ -470,15 +465,3 @@ def _join_scores(parts: Sequence[TextPart], results: Sequence[Result]) -> Result
     logs = [value for result in results for value in result.log_probabilities]
     score = sum(result.score * len(result.log_probabilities) for result in results) / len(logs)
     return Result(join_parts(parts, [result.text for result in results]), score, sum(logs), log_probabilities=logs)
-
-
-def _join_alignments(parts: Sequence[TextPart], translated: Sequence[Translated]) -> list[tuple[int, int]] | None:
-    """Join the alignments of sentences into an alignment of the text."""
-    if any(result.alignment is None for result, _ in translated):
-        return None
-    aligned, source, target = [], 0, 0
-    for part, (result, (source_words, target_words)) in zip(parts, translated, strict=True):
-        source, target = source - part.inside_word, target - part.inside_word  # the part continues a word
-        aligned += [(source + i, target + j) for i, j in result.alignment or []]
-        source, target = source + source_words, target + target_words
-    return aligned
