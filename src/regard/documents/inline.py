@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby, pairwise, zip_longest
+from itertools import groupby, pairwise, zip_longest
 from typing import Literal, NamedTuple
 
 from regard.text.alignments import Link
@@ -74,16 +74,13 @@ def split_tags(text: str, model_tags: Collection[str] = (), *, format_string: bo
             continue
         if match.start() > end:
             pieces.append(text[end : match.start()])
-        pieces.append(_parse_tag(match[0]) if match["tag"] else Tag(match[0]))
+        raw, name = match[0], re.match(r"</?([A-Za-z][\w:.-]*)", match["tag"] or "")
+        if name is None or raw.endswith("/>") or name[1].lower() in VOID_ELEMENTS:
+            pieces.append(Tag(raw))
+        else:
+            pieces.append(Tag(raw, "close" if raw.startswith("</") else "open", name[1]))
         end = match.end()
     return pieces + [text[end:]] * (end < len(text))
-
-
-def _parse_tag(raw: str) -> Tag:
-    name = re.match(r"</?([A-Za-z][\w:.-]*)", raw)
-    if name is None or raw.endswith("/>") or name[1].lower() in VOID_ELEMENTS:
-        return Tag(raw)
-    return Tag(raw, "close" if raw.startswith("</") else "open", name[1])
 
 
 def has_tags(pieces: Iterable[Piece]) -> bool:
@@ -216,27 +213,26 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
 
     Without an alignment, or if pairs cross each other, positions are kept in proportion to the length.
     """
-    tags: list[tuple[int, PlacedTag]] = []
-    if extracted.tags:  # finding the words of both texts would take half the time of a document without tags
-        nodes = _build_tree(extracted.tags)
-        placement = _Placement(extracted.text, target, [] if nodes is None else alignment or [])
-        if nodes is None:
-            tags = [(placement.find_gap(placed), placed) for placed in extracted.tags]
-            tags = list(zip(accumulate((gap for gap, _ in tags), max), extracted.tags, strict=True))
-        else:
-            placement.place(nodes, 0, len(placement.target))
-            tags = list(_flatten(nodes))
-        in_order = [placed for placed in extracted.tags if IN_ORDER.search(placed.tag.raw)]
-        for number in [number for number, (_, placed) in enumerate(tags) if IN_ORDER.search(placed.tag.raw)]:
-            tags[number] = tags[number][0], in_order.pop(0)
-        starts = [*(token.start for token in placement.target), len(target)]
+    if not extracted.tags:  # finding the words of both texts would take half the time of a document without tags
+        return [piece for piece in (extracted.leading, target, extracted.trailing) if piece]
+    nodes = _build_tree(extracted.tags)
+    if nodes is None:
+        nodes, alignment = [Node(placed) for placed in extracted.tags], None
+    placement = _Placement(extracted.text, target, alignment or [])
+    placement.place(nodes, 0, len(placement.target))
+    starts = [*(token.start for token in placement.target), len(target)]
+    ordered = dict.fromkeys(
+        placed for placed in extracted.tags if placed.tag.side == "alone" and IN_ORDER.search(placed.tag.raw)
+    )
+    in_order = iter(ordered)
+    tags = [(starts[gap], next(in_order) if placed in ordered else placed) for gap, placed in _flatten(nodes)]
     pieces: list[Piece] = [extracted.leading]
     end = 0
-    for gap, group in groupby(tags, key=lambda placed: placed[0]):
-        words = target[end : starts[gap]].rstrip()
-        space = target[end + len(words) : starts[gap]]
-        end = starts[gap]
-        pieces += [words, *_spaced([placed for _, placed in group], target[:end].rstrip(), space, target[end:])]
+    for start, group in groupby(tags, key=lambda placed: placed[0]):
+        words = target[end:start].rstrip()
+        space = target[end + len(words) : start]
+        pieces += [words, *_spaced([placed for _, placed in group], target[:start].rstrip(), space, target[start:])]
+        end = start
     return [piece for piece in (*pieces, target[end:], extracted.trailing) if piece]
 
 
@@ -351,7 +347,11 @@ def _flatten(nodes: Sequence[Node]) -> Iterator[tuple[int, PlacedTag]]:
 
 def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> list[Piece]:
     """The tags between two texts with spaces where they had some, and at least one where the words need it."""
-    spaces = [_had_space(before, after) for before, after in pairwise([None, *tags, None])]
+    spaces = []
+    for before, after in pairwise([None, *tags, None]):
+        opened, closes = before and before.tag.side == "open", after and after.tag.side == "close"
+        wanted = bool(before and before.space_after and (opened or not closes))  # inside a pair, if it had one there
+        spaces.append(wanted or bool(after and after.space_before and not opened))
     if not space and left and right:  # inside a word, or between a word and its punctuation
         after_letter, before_letter = left[-1].isalnum(), right[0].isalnum()
         spaces = [wanted and not (after_letter and before_letter) for wanted in spaces]
@@ -365,12 +365,3 @@ def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> lis
     for wanted, placed in zip_longest(spaces, tags):
         pieces += [*[space or " "] * wanted, *([placed.tag] if placed else [])]
     return pieces
-
-
-def _had_space(before: PlacedTag | None, after: PlacedTag | None) -> bool:
-    """Whether there was a space between two neighbours; inside a pair only if the pair had one there."""
-    if before and before.tag.side == "open":
-        return before.space_after
-    if after and after.tag.side == "close":
-        return after.space_before
-    return bool((before and before.space_after) or (after and after.space_before))
