@@ -256,13 +256,18 @@ def write_pieces(pieces: Sequence[Piece]) -> str:
     return "".join(escape(piece) if isinstance(piece, str) else piece.raw for piece in pieces)
 
 
+def split_text(text: str) -> list[Piece]:
+    """Words and placeholders, which are escaped as tags are."""
+    pieces = split_tags(text)
+    return [piece if isinstance(piece, str) else piece._replace(raw=escape(piece.raw)) for piece in pieces]
+
+
 def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
     """The words and tags inside an element: an element inside is one tag, or a pair of tags around its content."""
     children = iter(element.children)
     for child in children:
         if isinstance(child, str):
-            pieces = split_tags(child)
-            yield from (piece if isinstance(piece, str) else piece._replace(raw=escape(piece.raw)) for piece in pieces)
+            yield from split_text(child)
             continue
         name, attributes, start, end = child.name, child.attributes, child.start, child.end
         protected = attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
