@@ -208,8 +208,8 @@ def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]
             row = nested
             if options.languages is None:
                 raise DataError(
-                    f"{origin}: translation has {', '.join(row) or 'no languages'}: name the source and the target, for "
-                    "example --languages en,fr (in Python languages=('en', 'fr'))"
+                    f"{origin}: translation has {', '.join(row) or 'no languages'}: name the source and the target, "
+                    "for example --languages en,fr (in Python languages=('en', 'fr'))"
                 )
         source, target = (_field_text(row, name, origin, options) for name in _field_names(row, options))
         yield Pair(source, target, origin)

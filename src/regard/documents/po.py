@@ -59,18 +59,18 @@ def parse_po(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[
     except (LookupError, UnicodeError) as error:
         line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
         raise DataError(f"{name}:{line}: the text is not {charset}; convert the file to UTF-8 with msgconv") from error
-    return "utf-8", _entries(text, name)
 
+    def entries() -> Iterator[str | Entry]:
+        plurals = Plurals()
+        for message in _read_messages(text, name):
+            if message.texts.get("msgid") or "msgctxt" in message.texts:
+                yield _parse_message(message, plurals)
+                continue
+            header = message.texts.get("0")
+            plurals = plurals if header is None else _read_plurals(header)
+            yield OTHER_CHARSET.sub(r"\1UTF-8", "".join(message.lines), count=int(header is not None))
 
-def _entries(text: str, name: str) -> Iterator[str | Entry]:
-    plurals = Plurals()
-    for message in _read_messages(text, name):
-        if message.texts.get("msgid") or "msgctxt" in message.texts:
-            yield _parse_message(message, plurals)
-            continue
-        header = message.texts.get("0")
-        plurals = plurals if header is None else _read_plurals(header)
-        yield OTHER_CHARSET.sub(r"\1UTF-8", "".join(message.lines), count=int(header is not None))
+    return "utf-8", entries()
 
 
 def _read_plurals(header: str) -> Plurals:

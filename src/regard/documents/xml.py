@@ -158,7 +158,7 @@ class _Parser:
             reason = expat.ErrorString(error.code)
             raise DataError(f"{self.name}:{self.expat.ErrorLineNumber}: broken XML: {reason}") from error
         if not self.open:
-            self._take_text(self.base + len(self.buffer) if final else self.expat.CurrentByteIndex)
+            self._take(self.base + len(self.buffer) if final else self.expat.CurrentByteIndex)
         if self.base + len(self.buffer) - self.done > files.MAX_LINE_BYTES:
             raise self._error(f"one unit is longer than {files.MAX_LINE_BYTES:,} bytes: is the file damaged?")
         parts, self.parts = self.parts, []
@@ -167,20 +167,14 @@ class _Parser:
     def _error(self, problem: str) -> DataError:
         return DataError(f"{self.name}:{self.expat.CurrentLineNumber}: {problem}")
 
-    def _take(self, end: int) -> bytes:
-        """The text of the next part, up to a position."""
+    def _take(self, end: int, element: Element | None = None) -> None:
+        """Add the next part, up to a position: a unit, or the text before one."""
         raw = self.buffer[self.done - self.base : end - self.base]
-        self.done = end
-        return raw
-
-    def _take_text(self, end: int) -> None:
-        if end > self.done:
-            self.parts.append(self._take(end).decode())
-        self.origin = Origin(self.name, self.expat.CurrentLineNumber)
-
-    def _add_unit(self, element: Element) -> None:
-        raw = self._take(element.end)
-        self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin, self.prefix))
+        if element is not None:
+            self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin, self.prefix))
+        elif raw:
+            self.parts.append(raw.decode())
+        self.done = max(self.done, end)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.ancestors) == 1 and not self.open:
@@ -194,7 +188,8 @@ class _Parser:
             assert tag is not None
             element = Element(name, attributes, start, self.base + tag.end())
             if not self.open:
-                self._take_text(start)
+                self._take(start)
+                self.origin = Origin(self.name, self.expat.CurrentLineNumber)
         if self.open or name in self.units:
             if self.open:
                 self.open[-1].children.append(element)
@@ -204,7 +199,7 @@ class _Parser:
             return
         if name in self.tags:
             element.end = element.inside
-            self._add_unit(element)
+            self._take(element.end, element)
         self.ancestors.append({**self.ancestors[-1], **attributes})
 
     def _end(self, name: str) -> None:
@@ -216,7 +211,7 @@ class _Parser:
         if not self.buffer.endswith(b"/>", 0, element.inside - self.base):
             element.end = self.base + self.buffer.index(b">", element.close - self.base) + 1
         if not self.open:
-            self._add_unit(element)
+            self._take(element.end, element)
 
     def _data(self, text: str) -> None:
         if self.open:
