@@ -102,7 +102,7 @@ CLOSING_PUNCTUATION = set(f"{STOPS}:)]}}»”’")  # stands at the word before 
 JOINERS = re.escape("-‐–—/\\|=+*#@~^_:$€£%×")  # beside a placeholder they belong to it: big-{x}, {x}: The dog, {x}%
 JOINED = rf"(?:(?<![{JOINERS}])[{JOINERS}]++)?{ALONE}(?:[{JOINERS}{STOPS}]*+{ALONE})*+[{JOINERS}]*(?:[{STOPS}]+(?=\w))?"
 BRACKETS = ("()", "[]", '""', "''", "«»", "“”", "‘’", "„“")
-PLACEHOLDER_UNIT = "|".join([*(re.escape(left) + JOINED + re.escape(right) for left, right in BRACKETS), JOINED])
+PLACEHOLDER_UNIT = "|".join([*(re.escape(pair[0]) + JOINED + re.escape(pair[1]) for pair in BRACKETS), JOINED])
 UNIT = rf"(?:{PAIRED}|{PLACEHOLDER_UNIT})"
 BEGINNING = rf"(?:\A|(?<=[{STOPS}]\s)|(?<=[(\[\"'«“‘„]))"  # here there is no word before punctuation
 MORE = rf"(?:\s*+{UNIT})*+"
