@@ -228,8 +228,9 @@ class _IncrementalDecoder:
         ends = [place for stop in self.stops if (place := self.pending.find(stop)) >= 0]
         if ends:
             return self.pending[: min(ends)], True
-        beginnings = [stop[:size] for stop in self.stops for size in range(1, len(stop)) if not last]
-        held_back = max((len(text) for text in beginnings if self.pending.endswith(text)), default=0)
+        longest = 0 if last else len(self.pending)
+        sizes = ((stop, size) for stop in self.stops for size in range(1, min(len(stop), longest + 1)))
+        held_back = max((size for stop, size in sizes if self.pending.endswith(stop[:size])), default=0)
         certain = self.pending[: len(self.pending) - held_back]  # what follows may begin a stop text
         self.pending = self.pending[len(certain) :]
         return certain, False
