@@ -238,26 +238,24 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
 
 def _build_tree(tags: Sequence[PlacedTag]) -> list[Node] | None:
     """Nested pairs and single tags as a tree; None if pairs cross or are nested too deeply."""
-    root: list[Node] = []
-    stack: list[Node] = []
+    root = Node(tags[0])
+    stack = [root]
     for placed in tags:
-        siblings = stack[-1].inside if stack else root
-        if placed.tag.side == "close" and any(node.opening.tag.name == placed.tag.name for node in stack):
+        if placed.tag.side == "close" and any(node.opening.tag.name == placed.tag.name for node in stack[1:]):
             node = stack.pop()
             if node.opening.tag.name != placed.tag.name:
                 return None
             node.closing = placed
             continue
-        siblings.append(Node(placed))
+        stack[-1].inside.append(Node(placed))
         if placed.tag.side == "open":
-            stack.append(siblings[-1])
+            stack.append(stack[-1].inside[-1])
         if len(stack) > MAX_DEPTH:
             return None
-    while stack:  # tags that are never closed
-        node = stack.pop()
-        (stack[-1].inside if stack else root).extend(node.inside)
+    for outer, node in reversed([*pairwise(stack)]):  # tags that are never closed
+        outer.inside += node.inside
         node.inside = []
-    return root
+    return root.inside
 
 
 class _Placement:

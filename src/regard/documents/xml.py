@@ -71,7 +71,6 @@ class Unit(NamedTuple):
     raw: bytes
     attributes: dict[str, str]  # of the elements around it; inner elements override outer ones
     origin: Origin
-    prefix: str  # the namespace prefix of the format, such as `x:`
 
     def text(self, start: int, end: int) -> str:
         """The source text between two positions in the file."""
@@ -144,7 +143,6 @@ class _Parser:
         self.parts: list[str | Unit] = []
         self.ancestors: list[dict[str, str]] = [{}]  # each with the attributes of those around it
         self.open: list[Element] = []  # elements of the unit
-        self.prefix = ""
         self.origin = Origin(name, 1)  # of the unit
 
     def feed(self, data: bytes, *, final: bool = False) -> list[str | Unit]:
@@ -171,17 +169,14 @@ class _Parser:
         """Add the next part, up to a position: a unit, or the text before one."""
         raw = self.buffer[self.done - self.base : end - self.base]
         if element is not None:
-            self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin, self.prefix))
+            self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin))
         elif raw:
             self.parts.append(raw.decode())
         self.done = max(self.done, end)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self.ancestors) == 1 and not self.open:
-            if name.rpartition(":")[2] != self.root:
-                raise self._error(f"the outermost element is <{name}>, and <{self.root}> is needed")
-            self.prefix = name.removesuffix(self.root)
-        name = name.removeprefix(self.prefix)  # elements of another namespace keep their prefix
+        if len(self.ancestors) == 1 and name != self.root:
+            raise self._error(f"the outermost element is <{name}>, and <{self.root}> is needed")
         start = self.expat.CurrentByteIndex
         if self.open or name in self.units or name in self.tags:
             tag = START_TAG.match(self.buffer, start - self.base)

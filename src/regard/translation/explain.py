@@ -33,6 +33,7 @@ from regard.translation.translator import TOP, Translator
 from regard.translation.writer import Writer
 
 GPT_TOKENS = 24  # tokens that a gpt generates after the prompt
+FORCED: Any = (0.0, 0.0, True, [])  # of the hypothesis of a given target, whose probabilities the trace computes
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +158,7 @@ def explain(
                 f"the sentence has {len(source) - 1} tokens and this model reads {loaded.max_length}: explain a part"
             )
         if target:
-            hypotheses = [_forced_hypothesis(tokenizers.target.encode(target))]
+            hypotheses = [Hypothesis(tokenizers.target.encode(target), *FORCED)]
             _check_positions(model_traced, len(hypotheses[0].tokens) + 1)
         else:
             # The search is that of `translate`, without a record, so that the score is exactly the same.
@@ -185,9 +186,9 @@ def _continue(writer: Writer, prompt: str, target: str | None) -> tuple[list[int
         whole = writer.encode_prompt(f"{prompt} {target}")
         # If tokenized together, the end of the prompt and the start of the target may share a token.
         is_prefix = whole[: len(before)] == before
-        hypothesis = _forced_hypothesis(whole[len(before) :] if is_prefix else writer.tokenizer.encode(target))
-        _check_positions(model, len(before) + len(hypothesis.tokens))
-        return before, hypothesis
+        ids = whole[len(before) :] if is_prefix else writer.tokenizer.encode(target)
+        _check_positions(model, len(before) + len(ids))
+        return before, Hypothesis(ids, *FORCED)
     _check_positions(model, len(before) + 1)
     config = cast(ModelConfig, model.config)
     tokens = min(GPT_TOKENS, config.max_positions - len(before)) if config.has_position_table else GPT_TOKENS
@@ -198,11 +199,6 @@ def _continue(writer: Writer, prompt: str, target: str | None) -> tuple[list[int
         constraints=writer.constraints(tokens),
         length_penalty=writer.config.decode.length_penalty,
     )[0]
-
-
-def _forced_hypothesis(tokens: list[int]) -> Hypothesis:
-    """A hypothesis for a given target; the trace computes its probabilities by teacher forcing."""
-    return Hypothesis(tokens, 0.0, 0.0, True, [])
 
 
 def _check_positions(model: nn.Module, tokens: int) -> None:
