@@ -134,16 +134,6 @@ def test_a_pattern_copies_the_whole_words_it_touches(pattern: str, text: str, fo
     assert all(text[match.start : match.end] == match.source == match.forms[0] for match in matches)
 
 
-def test_a_term_that_parts_divide_gets_a_warning() -> None:
-    translator = untrained("rnn", "text.max_length=3")
-    (result,) = translator.translate(
-        ["the river house " * 4], glossary=make_glossary(terms=[("the river house the", ["zorblax"])])
-    )
-    assert len(result.parts) > 1
-    assert [term.status for term in result.terms if term.source == "the river house the"].count("missing") == 2
-    assert any(note.kind == "glossary" and "parts that divide it" in note.message for note in result.warnings)
-
-
 @pytest.mark.parametrize(
     ("terms", "text", "found"),
     [

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -177,12 +176,6 @@ class Glossary:
             return self.terms.get(tuple(word.casefold() for word in key))
         lowered = (key[0][:1].lower() + key[0][1:], *key[1:])
         return self.terms.get(key) or (self.terms.get(lowered) if begins else None)
-
-    def divided(self, text: str, parts: Sequence[str]) -> list[Term]:
-        """The terms of a text that are in none of the parts it is translated in."""
-        in_parts = Counter(match.source for part in parts for match in self.find(part))
-        lost = Counter(match.source for match in self.find(text)) - in_parts
-        return [Term(source, "", "missing") for source in lost.elements()]
 
 
 def _occurrences(pattern: regex.Pattern[str], text: str) -> list[Any]:

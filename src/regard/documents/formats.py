@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,18 +22,8 @@ from regard.errors import DataError, did_you_mean
 from regard.text import files
 from regard.text.files import Origin, Pair, UnreadableLine, display_name, uncompressed_name
 
-EXTENSIONS = {
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".tmx": "tmx",
-    ".xliff": "xliff",
-    ".xlf": "xliff",
-    ".sdlxliff": "xliff",
-    ".mxliff": "xliff",
-    ".po": "po",
-    ".pot": "po",
-}
+EXTENSIONS = dict.fromkeys((".xliff", ".xlf", ".sdlxliff", ".mxliff"), "xliff")
+EXTENSIONS |= {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tmx": "tmx", ".po": "po", ".pot": "po"}
 
 UNSUPPORTED = {  # their markup would be translated as text
     *(".srt", ".vtt", ".md", ".rst", ".tex", ".htm", ".html", ".xml", ".doc", ".docx", ".odt", ".rtf", ".pdf", ".pptx"),
@@ -46,10 +37,6 @@ Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | E
 DOCUMENTS: dict[str, Parser] = {"tmx": parse_tmx, "xliff": parse_xliff, "po": parse_po}
 AS_TEXT = "rename plain text (or use --format text of regard check, in Python format='text')"
 TWO_SIDES = f"SOURCE and TARGET, or one file that ends in {', '.join(EXTENSIONS)} (save a table as .tsv)"
-NAME_FIELDS = (
-    " Name the two fields with --fields, or with --languages where they are languages: --languages en,fr "
-    "(in Python fields=('a', 'b') or languages=('en', 'fr'))"
-)
 
 
 @dataclass
@@ -59,8 +46,7 @@ class Options:
     languages: Languages | None = None
     fields: tuple[str, str] | None = None
     skipped: Counter[str] = field(default_factory=Counter)
-    unreadable: list[UnreadableLine] | None = None
-    """Collects the lines that cannot be read; None: their errors are raised."""
+    unreadable: list[UnreadableLine] | None = None  # collects the lines that cannot be read; None: errors are raised
 
 
 Reader = Callable[[BinaryIO, str, Options], Iterator[Pair]]
@@ -82,7 +68,7 @@ def read_pairs(
     cannot be read are added to `unreadable`; without it, they are errors. Line breaks inside a text, and the spaces
     around them, become one space.
     """
-    options = Options(languages, fields, Counter() if skipped is None else skipped, unreadable)
+    options = Options(languages, fields, Counter(), unreadable)
     if format is not None and format not in (*FORMATS, "text"):
         raise DataError(f"There is no format {format}.{did_you_mean(format, [*FORMATS, 'text'])}")
     if target is None:
@@ -91,7 +77,20 @@ def read_pairs(
     else:
         sides = _match_files(source, target, format)
         pairs = (pair for both in sides for pair in _read_parallel(*both, options))
-    return _require_pairs(pairs, display_name(source), options)
+
+    def checked() -> Iterator[Pair]:
+        empty = True
+        for pair in pairs:
+            empty = False
+            yield pair
+        if skipped is not None:
+            skipped.update(options.skipped)
+        if empty and not unreadable:
+            reasons = left_out(options.skipped)
+            problem = f"holds no pairs: {reasons}" if reasons else "is empty: there are no pairs in it"
+            raise DataError(f"{display_name(source)} {problem}")
+
+    return checked()
 
 
 def left_out(skipped: Counter[str]) -> str:
@@ -125,18 +124,6 @@ def _find_reader(file: Path, known: str | None) -> Reader:
 def _read_file(file: Path, reader: Reader, options: Options) -> Iterator[Pair]:
     with files.open_text(file) as stream:
         yield from reader(stream, display_name(file), options)
-
-
-def _require_pairs(pairs: Iterator[Pair], name: str, options: Options) -> Iterator[Pair]:
-    empty, before = True, Counter(options.skipped)
-    for pair in pairs:
-        empty = False
-        yield pair
-    if empty and not options.unreadable:
-        reasons = left_out(options.skipped - before)
-        raise DataError(
-            f"{name} holds no pairs: {reasons}" if reasons else f"{name} is empty: there are no pairs in it"
-        )
 
 
 # Two parallel texts
@@ -182,11 +169,10 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
             if isinstance(one, str) and isinstance(other, str):
                 yield Pair(one, other, Origin(names[0], number))
                 continue
-            name, error = (names[0], one) if isinstance(one, DataError) else (names[1], other)
-            assert isinstance(error, DataError)
+            errors = [(name, line) for name, line in zip(names, (one, other), strict=True) if not isinstance(line, str)]
             if options.unreadable is None:
-                raise error
-            options.unreadable.append(UnreadableLine(Origin(name, number), error))
+                raise errors[0][1]
+            options.unreadable.append(UnreadableLine(Origin(errors[0][0], number), errors[0][1]))
 
 
 # One file with both sides
@@ -217,44 +203,46 @@ def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]
             raise DataError(f"{origin}: not valid JSON: {error}; each line is one object") from error
         if not isinstance(row, dict):
             raise DataError(f'{origin}: not an object; each line is one, like {{"source": "...", "target": "..."}}')
-        row, names = _find_fields(row, options, origin)
-        source, target = (_field_text(row, name, origin, options) for name in names)
+        nested = row.get("translation")
+        if isinstance(nested, dict) and not options.fields:
+            row = nested
+            if options.languages is None:
+                raise DataError(
+                    f"{origin}: translation has {', '.join(row) or 'no languages'}: name the source and the target, "
+                    "for example --languages en,fr (in Python languages=('en', 'fr'))"
+                )
+        source, target = (_field_text(row, name, origin, options) for name in _field_names(row, options))
         yield Pair(source, target, origin)
 
 
-def _find_fields(row: dict[str, Any], options: Options, origin: Origin) -> tuple[dict[str, Any], tuple[str, str]]:
-    """The object that holds the texts, which may be `translation`, and its fields for source and target."""
+def _field_names(row: dict[str, Any], options: Options) -> tuple[str, str]:
+    """The fields of the source and the target: those requested, of the languages, or the usual ones."""
     if options.fields:
-        return row, options.fields
-    nested, languages = row.get("translation"), options.languages
-    if isinstance(nested, dict):
-        row = nested
-        if languages is None:
-            raise DataError(
-                f"{origin}: translation has {', '.join(row) or 'no languages'}: name the source and the target, for "
-                "example --languages en,fr (in Python languages=('en', 'fr'))"
-            )
+        return options.fields
     usual = ("src", "tgt") if "src" in row and "source" not in row else ("source", "target")
-    if languages is None:
-        return row, usual
+    if options.languages is None:
+        return usual
     names = tuple(row)
-    source, target = (find_language(names, code) for code in languages)
-    fields = languages[0] if source is None else names[source], languages[1] if target is None else names[target]
-    return row, usual if None in (source, target) and usual[0] in row else fields
+    source, target = (find_language(names, code) for code in options.languages)
+    if source is None or target is None:
+        return usual if usual[0] in row else options.languages
+    return names[source], names[target]
 
 
 def _field_text(row: dict[str, Any], name: str, origin: Origin, options: Options) -> str:
     if name not in row:
-        known = did_you_mean(name, row) if row else " The object is empty."
-        named = options.fields or options.languages
-        raise DataError(f"{origin}: there is no field {name}.{known}{'' if named else NAME_FIELDS}")
+        hint = did_you_mean(name, row) if row else " The object is empty."
+        if not (options.fields or options.languages):
+            hint += (
+                " Name the two fields with --fields, or with --languages where they are languages: --languages en,fr "
+                "(in Python fields=('a', 'b') or languages=('en', 'fr'))"
+            )
+        raise DataError(f"{origin}: there is no field {name}.{hint}")
     text = row[name]
     if not isinstance(text, str):
         raise DataError(f"{origin}: {name} is {json.dumps(text)[:40]}, not text")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{origin}: {name} has half a character (a lone surrogate), which is not valid text") from error
+    if re.search(r"[\ud800-\udfff]", text):
+        raise DataError(f"{origin}: {name} has half a character (a lone surrogate), which is not valid text")
     return files.one_line(text)
 
 

@@ -6,13 +6,13 @@ Markup is found as browsers find it, even if it is malformed, and copied without
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from html import escape, unescape
+from html import unescape
 from typing import Any
 
-from regard.documents.inline import VOID_ELEMENTS, Piece, Tag, split_tags
+from regard.documents.inline import VOID_ELEMENTS, Piece, Tag
 from regard.documents.outcome import Outcome
 from regard.documents.translate import Translate, translate_pieces
+from regard.documents.xml import split_text, write_pieces
 
 INLINE = {
     *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "del", "dfn", "em", "font", "i", "img", "ins", "mark", "q", "s"),
@@ -43,11 +43,7 @@ def translate_html(html: str, translate: Translate, outcome: Outcome) -> str:
     parts = _Splitter(html).parts
     texts = [part for part in parts if not isinstance(part, str)]
     translations = iter(translate_pieces(texts, translate, outcome))
-    return "".join(part if isinstance(part, str) else _write(next(translations)) for part in parts)
-
-
-def _write(pieces: Sequence[Piece]) -> str:
-    return "".join(escape(piece, quote=False) if isinstance(piece, str) else piece.raw for piece in pieces)
+    return "".join(part if isinstance(part, str) else write_pieces(next(translations)) for part in parts)
 
 
 class _Splitter:
@@ -62,23 +58,17 @@ class _Splitter:
             self._add_characters(html[at : match.start()])
             at = self._add_markup(html, match)
         self._add_characters(html[at:])  # a tag that never ends is text
-        self._end_text()
-
-    def _end_text(self) -> None:
-        if self.text:
-            self.parts.append(self.text)
-            self.text = []
+        self._keep("")
 
     def _add_characters(self, raw: str) -> None:
         if self.kept:
             self.parts.append(raw)
         else:
-            pieces = split_tags(unescape(raw))
-            self.text += [Tag(escape(piece.raw, quote=False)) if isinstance(piece, Tag) else piece for piece in pieces]
+            self.text += split_text(unescape(raw))
 
     def _keep(self, raw: str) -> None:
-        self._end_text()
-        self.parts.append(raw)
+        self.parts += [self.text, raw] if self.text else [raw]
+        self.text = []
 
     def _add_markup(self, html: str, match: re.Match[str]) -> int:
         """Add a tag or comment, with its content if it is a raw element; return the position after it."""
@@ -114,11 +104,8 @@ def _is_kept(tag: re.Match[str]) -> bool:
     for attribute in re.findall(ATTRIBUTE, tag["attributes"]):
         name, _, value = attribute.partition("=")
         values.setdefault(name.strip().lower(), value.strip().strip("\"'").lower())
-    return (
-        tag["name"].lower() in UNTOUCHED
-        or values.get("translate") == "no"
-        or "notranslate" in values.get("class", "").split()
-    )
+    by_attribute = values.get("translate") == "no" or "notranslate" in values.get("class", "").split()
+    return by_attribute or tag["name"].lower() in UNTOUCHED
 
 
 def _raw_end(html: str, name: str, start: int) -> int:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 Languages = tuple[str, str]
 """The codes of a source and a target language."""
 
-NAMES: dict[str, str] = dict(
-    re.findall(
-        r"(\w+)=(\w+)",
-        """
+NAMES = {
+    entry[:2]: entry[3:]
+    for entry in """
     ar=Arabic az=Azerbaijani be=Belarusian bg=Bulgarian bn=Bengali ca=Catalan cs=Czech cy=Welsh da=Danish de=German
     el=Greek en=English eo=Esperanto es=Spanish et=Estonian eu=Basque fa=Persian fi=Finnish fr=French ga=Irish
     gl=Galician he=Hebrew hi=Hindi hr=Croatian hu=Hungarian hy=Armenian id=Indonesian is=Icelandic it=Italian
@@ -19,10 +17,8 @@ NAMES: dict[str, str] = dict(
     mn=Mongolian mr=Marathi ms=Malay mt=Maltese my=Burmese ne=Nepali nl=Dutch no=Norwegian pl=Polish ps=Pashto
     pt=Portuguese ro=Romanian ru=Russian sk=Slovak sl=Slovenian so=Somali sq=Albanian sr=Serbian sv=Swedish
     sw=Swahili ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian ur=Urdu uz=Uzbek vi=Vietnamese xh=Xhosa
-    yo=Yoruba zh=Chinese zu=Zulu
-    """,
-    )
-)
+    yo=Yoruba zh=Chinese zu=Zulu""".split()  # noqa: SIM905
+}
 
 
 def language_name(code: str) -> str:

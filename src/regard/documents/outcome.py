@@ -13,11 +13,8 @@ from regard.text.files import Origin
 MAX_PROBLEMS = 20  # listed one by one; more are only counted
 
 
-class Gap(NamedTuple):
-    """A place in a document without a translation: segments to translate, and a function that writes them."""
-
-    segments: list[list[Piece]]
-    write: Callable[[list[list[Piece]]], str]
+Gap = tuple[list[list[Piece]], Callable[[list[list[Piece]]], str]]
+"""A place in a document without a translation: its segments, and a function that writes their translations."""
 
 
 class Entry(NamedTuple):
@@ -25,14 +22,10 @@ class Entry(NamedTuple):
 
     raw: str
     origin: Origin
-    pairs: Sequence[tuple[str, str]]
-    """Source texts and their translations, "" where there is none; a message has one pair for each plural form."""
-    not_read: str
-    """Why it holds no pairs; "" if it does."""
-    not_filled: str
-    """Why it is not translated; "" if it can be."""
-    gap: Callable[[bool], Gap] | None = None
-    """Returns the gap for missing translations, or for all of them; None if it is never translated."""
+    pairs: Sequence[tuple[str, str]]  # sources and translations, "" where there is none; one pair for each plural form
+    not_read: str  # why it holds no pairs; "" if it does
+    not_filled: str  # why it is not translated; "" if it can be
+    gap: Callable[[bool], Gap]  # returns the gap for missing translations, or for all of them
 
 
 @dataclass
@@ -59,17 +52,13 @@ class Outcome:
     """Counts of the entries of a document, or lines of a text, by what happened to them."""
 
     translated: int = 0
-    kept: int = 0
-    """Entries that already had a translation."""
+    kept: int = 0  # entries that already had a translation
     skipped: Counter[str] = field(default_factory=Counter)
-    unaligned: int = 0
-    """Texts whose tags were placed in proportion to the length, because the model has no alignment."""
+    unaligned: int = 0  # texts whose tags were placed in proportion to the length: the model has no alignment
     failed: Problems = field(default_factory=Problems)
     """Invalid text, by its line; in a document it is left as it was and counts as skipped."""
-    split: int = 0
-    """Texts with a sentence too long for the model."""
-    terms: Counter[str] = field(default_factory=Counter)
-    """Glossary terms by status."""
+    split: int = 0  # texts with a sentence too long for the model
+    terms: Counter[str] = field(default_factory=Counter)  # glossary terms by status
     missing: Problems = field(default_factory=Problems)
     """Glossary terms that could not be placed, by their line or, in a document, their text."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import gettext
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO, NamedTuple
@@ -17,15 +18,16 @@ from regard.documents.outcome import Entry, Gap
 from regard.errors import DataError
 from regard.text.files import Origin, one_line
 
-ESCAPE = r'\\(?:[abfnrtv"\\]|[0-3]?[0-7]{1,2}|x[0-9a-fA-F]{1,2})'
+ESCAPE = r'\\(?:[abfnrtv"\\]|[0-3]?[0-7]{1,2}|x[0-9a-fA-F]{2})'
 STATEMENT = re.compile(  # without a keyword, it continues the statement above
     rf'(?:(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{{1,3}})\])?\s*)?"((?:[^"\\]|{ESCAPE})*)"'
 )
 CHARSET = re.compile(rb"Content-Type:[^\n\\]*charset=([\w.:-]+)", re.IGNORECASE)
 OTHER_CHARSET = re.compile(r"(charset=)(?!utf-?8\b)[\w.:-]+", re.IGNORECASE)
 PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})(?:\s*;\s*plural\s*=([^;\n]*))?")
-ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-ESCAPED = str.maketrans({character: f"\\{letter}" for letter, character in ESCAPES.items()})
+ESCAPED = str.maketrans(
+    {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", '"': r"\"", "\a": r"\a", "\b": r"\b", "\f": r"\f", "\v": r"\v"}
+)
 
 
 @dataclass
@@ -34,34 +36,17 @@ class Message:
 
     origin: Origin
     lines: list[str] = field(default_factory=list)
-    texts: dict[str, str] = field(default_factory=dict)
-    """Source texts by keyword, and translations by number."""
-    rows: dict[str, list[int]] = field(default_factory=dict)
-    """The indices of the lines that hold each text, the flags and the previous message."""
+    texts: dict[str, str] = field(default_factory=dict)  # source texts by keyword, and translations by number
+    rows: dict[str, list[int]] = field(default_factory=dict)  # indices of the lines that hold each text and the flags
     flags: set[str] = field(default_factory=set)
-    obsolete: int = 0
-    """Obsolete messages before it."""
 
 
 class Plurals(NamedTuple):
-    """The plural forms of a language: their number, and which of them is the singular."""
+    """The plural forms of a language."""
 
     forms: int = 0
-    singular: int = 0
-    exact: bool = True
-    """Whether the singular is for one thing only; in Russian it is also for 21."""
-
-    @classmethod
-    def from_header(cls, header: str) -> Plurals:
-        declared = PLURAL_FORMS.search(header)
-        if declared is None:
-            return cls()
-        try:
-            rule = gettext.c2py(declared[2])
-            numbers = [rule(n) for n in range(200)]
-        except (TypeError, ValueError, ArithmeticError, RecursionError):  # there is no rule, or it is wrong
-            return cls(int(declared[1]))
-        return cls(int(declared[1]), numbers[1], numbers.count(numbers[1]) == 1)
+    singular: int = 0  # the form of the singular
+    is_exact: bool = True  # whether the singular is for one thing only; in Russian it is also for 21
 
 
 def parse_po(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
@@ -71,27 +56,33 @@ def parse_po(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[
     charset = declared[1].decode() if declared and declared[1] != b"CHARSET" else "utf-8"  # CHARSET: of a template
     try:
         text = data.decode(charset)
-    except LookupError as error:
-        raise DataError(
-            f"{name}: the charset {charset} is not known; convert the file to UTF-8 with msgconv"
-        ) from error
-    except UnicodeError as error:
+    except (LookupError, UnicodeError) as error:
         line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
         raise DataError(f"{name}:{line}: the text is not {charset}; convert the file to UTF-8 with msgconv") from error
-    return "utf-8", _entries(text, name)
+
+    def entries() -> Iterator[str | Entry]:
+        plurals = Plurals()
+        for message in _read_messages(text, name):
+            if message.texts.get("msgid") or "msgctxt" in message.texts:
+                yield _parse_message(message, plurals)
+                continue
+            header = message.texts.get("0")
+            plurals = plurals if header is None else _read_plurals(header)
+            yield OTHER_CHARSET.sub(r"\1UTF-8", "".join(message.lines), count=int(header is not None))
+
+    return "utf-8", entries()
 
 
-def _entries(text: str, name: str) -> Iterator[str | Entry]:
-    plurals = Plurals()
-    for message in _read_messages(text, name):
-        for _ in range(message.obsolete):
-            yield Entry("", message.origin, [], "obsolete", "obsolete")
-        if message.texts.get("msgid") or "msgctxt" in message.texts:
-            yield _parse_message(message, plurals)
-            continue
-        header = "0" in message.texts
-        plurals = Plurals.from_header(message.texts["0"]) if header else plurals
-        yield OTHER_CHARSET.sub(r"\1UTF-8", "".join(message.lines), count=int(header))
+def _read_plurals(header: str) -> Plurals:
+    declared = PLURAL_FORMS.search(header)
+    if declared is None:
+        return Plurals()
+    try:
+        rule = gettext.c2py(declared[2])
+        forms = [rule(number) for number in range(200)]
+    except (TypeError, ValueError, ArithmeticError, RecursionError):  # there is no rule, or it is wrong
+        return Plurals(int(declared[1]))
+    return Plurals(int(declared[1]), forms[1], forms.count(forms[1]) == 1)
 
 
 def _read_messages(text: str, name: str) -> Iterator[Message]:
@@ -106,15 +97,20 @@ def _read_messages(text: str, name: str) -> Iterator[Message]:
             message, key = Message(Origin(name, number)), ""
         row = len(message.lines)
         message.lines.append(raw)
-        if line.startswith("#"):
-            _read_comment(line, row, message)
+        if line.startswith("#~"):  # the flags above belong to this obsolete message
+            message.flags.clear()
+            message.rows.clear()
+        elif line.startswith("#"):
+            message.flags |= {flag.strip() for flag in line[2:].split(",")} if line.startswith("#,") else set()
+            message.rows.setdefault(line[:2], []).append(row)
         elif statement is not None and (keyword or key):
             if keyword:
                 key = statement[2] or ("0" if keyword == "msgstr" else keyword)
                 if key in message.texts or (keyword in ("msgstr", "msgid_plural") and "msgid" not in message.texts):
                     raise DataError(f"{name}:{number}: a message has one msgid, then one msgstr (or msgstr[0], ...)")
                 message.origin = Origin(name, number) if keyword == "msgid" else message.origin
-            message.texts[key] = message.texts.get(key, "") + _unescape(statement[3])
+            content = codecs.escape_decode(statement[3].encode())[0].decode(errors="replace")
+            message.texts[key] = message.texts.get(key, "") + content
             message.rows.setdefault(key, []).append(row)
         elif line:
             raise DataError(
@@ -124,28 +120,6 @@ def _read_messages(text: str, name: str) -> Iterator[Message]:
     if message.texts and "0" not in message.texts:
         raise DataError(f"{message.origin}: the file ends before the msgstr of this message: it is truncated")
     yield message
-
-
-def _read_comment(line: str, row: int, message: Message) -> None:
-    if line.startswith("#~"):  # flags above an obsolete message belong to it
-        message.obsolete += bool(re.match(r"#~\s*msgid\s", line))
-        message.flags.clear()
-        message.rows.clear()
-    elif line.startswith("#,"):
-        message.flags.update(flag.strip() for flag in line[2:].split(","))
-        message.rows.setdefault("flags", []).append(row)
-    elif line.startswith("#|"):
-        message.rows.setdefault("previous", []).append(row)
-
-
-def _unescape(text: str) -> str:
-    def character(match: re.Match[bytes]) -> bytes:
-        code = match[0][1:].decode()
-        if code in ESCAPES:
-            return ESCAPES[code].encode()
-        return bytes([int(code[1:], 16) if code[0] == "x" else int(code, 8)])
-
-    return re.sub(ESCAPE.encode(), character, text.encode()).decode(errors="replace") if "\\" in text else text
 
 
 def _parse_message(message: Message, plurals: Plurals) -> Entry:
@@ -160,32 +134,34 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
     numbers = {int(key) for key in texts if key.isdigit()}
     if plural is not None:
         numbers |= set(range(plurals.forms))
-        if len(numbers) == 1 or not (plurals.exact or _placeholders(source) == _placeholders(plural)):
+        if len(numbers) == 1 or not (plurals.is_exact or _placeholders(source) == _placeholders(plural)):
             source = plural
     sources = {str(n): source if n == plurals.singular or plural is None else plural for n in sorted(numbers)}
-    pairs = [(one_line(original), one_line(texts.get(number, ""))) for number, original in sources.items()]
 
     def gap(everything: bool) -> Gap:
-        missing = [number for number in sources if everything or not texts.get(number)]
-        segments = [_split_lines(split_tags(sources[number], format_string=is_format)) for number in missing]
-        counts = {number: len(lines) for number, lines in zip(missing, segments, strict=True)}
-        return Gap([line for lines in segments for line in lines], partial(_write, message, counts))
+        segments: list[list[Piece]] = []
+        counts = {}  # segments of each translation: its lines
+        for number in (number for number in sources if everything or not texts.get(number)):
+            before = len(segments)
+            segments.append([])
+            for piece in split_tags(sources[number], format_string=is_format):
+                first, *rest = [piece] if isinstance(piece, Tag) else piece.split("\n")  # a tag may hold line breaks
+                segments[-1].append(first)
+                segments.extend([part] for part in rest)
+            counts[number] = len(segments) - before
+        return segments, partial(_write, message, counts)
 
-    not_read = "fuzzy" if "fuzzy" in flags else ""
     not_filled = "" if source.strip() else "empty"
     if plural is not None and not plurals.forms:
         not_filled = "plurals, whose number of forms is not in the header (Plural-Forms)"
-    return Entry("".join(message.lines), message.origin, pairs, not_read, not_filled, gap)
-
-
-def _split_lines(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """The pieces of each line; a tag or placeholder may contain line breaks."""
-    lines: list[list[Piece]] = [[]]
-    for piece in pieces:
-        first, *rest = [piece] if isinstance(piece, Tag) else piece.split("\n")
-        lines[-1].append(first)
-        lines += ([part] for part in rest)
-    return lines
+    return Entry(
+        "".join(message.lines),
+        message.origin,
+        pairs=[(one_line(original), one_line(texts.get(number, ""))) for number, original in sources.items()],
+        not_read="fuzzy" if "fuzzy" in flags else "",
+        not_filled=not_filled,
+        gap=gap,
+    )
 
 
 def _placeholders(text: str) -> Counter[str]:
@@ -205,14 +181,16 @@ def _write(message: Message, counts: dict[str, int], translations: list[list[Pie
         quoted = ['""', *quoted] if len(quoted) != 1 else quoted
         statement = f"{keyword} {line_end.join(quoted)}{line_end}"
         if number in rows:
-            lines[rows[number][0]] = statement
-            for row in rows[number][1:]:
+            for row in rows[number]:
                 lines[row] = ""
+            lines[rows[number][0]] = statement
         else:
             lines[last] += statement if lines[last].endswith("\n") or not lines[last] else line_end + statement
-    if "flags" in rows and "fuzzy" not in message.flags:
-        lines[rows["flags"][0]] = re.sub(r"#,\s*", "#, fuzzy, ", lines[rows["flags"][0]], count=1)
-    elif "fuzzy" not in message.flags:
-        first = min(row for key in rows for row in rows[key])
-        lines[first] = f"#, fuzzy{line_end}{lines[first]}"
+    if "fuzzy" not in message.flags:
+        if "#," in rows:
+            flags = rows["#,"][0]
+            lines[flags] = re.sub(r"#,\s*", "#, fuzzy, ", lines[flags], count=1)
+        else:  # above the previous message, if there is one
+            first = min(row for key in rows if key == "#|" or key in message.texts for row in rows[key])
+            lines[first] = f"#, fuzzy{line_end}{lines[first]}"
     return "".join(lines)

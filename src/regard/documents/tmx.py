@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from regard.documents.inline import Piece
@@ -12,8 +12,13 @@ from regard.documents.outcome import Entry, Gap
 from regard.documents.xml import Element, Unit, read_pieces, read_xml, with_attributes, write_pieces
 from regard.errors import DataError
 
-Variant = tuple[str, Element, Element]
-"""The language of a <tuv>, the <tuv> and its <seg>."""
+
+class Variant(NamedTuple):
+    """A text in one language: a <tuv> and its <seg>."""
+
+    language: str
+    element: Element
+    segment: Element
 
 
 def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
@@ -24,84 +29,70 @@ def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple
     encoding, parts = read_xml(stream, name, root="tmx", units=("tu",), tags=("header",))
 
     def entries() -> Iterator[str | Entry]:
-        chosen, header = languages, ""
-        known: set[tuple[str, ...]] = set()  # languages of the units so far
+        header, known = "", list[str]()  # languages of the units so far, the source first
         for part in parts:
-            if isinstance(part, str):
-                yield part
-                continue
-            if part.element.name == "header":
-                header = part.element.attributes.get("srclang", "")
-                yield part.raw.decode()
+            if isinstance(part, str) or part.element.name == "header":
+                header = header if isinstance(part, str) else part.element.attributes.get("srclang", "")
+                yield part if isinstance(part, str) else part.raw.decode()
                 continue
             variants = _variants(part)
-            codes = tuple(code for code, _, _ in variants)
-            if languages is None and codes not in known:
-                chosen = _choose_languages(part, codes, header, chosen)
-                known |= {codes} if chosen else set()
-            yield _parse_unit(part, codes, variants, chosen)
+            if languages is None:
+                declared = part.element.attributes.get("srclang") or header
+                first = [declared] if declared not in ("", "*all*") and not known else []
+                for code in (*first, *(variant.language for variant in variants)):
+                    if not any(same_language(code, other) for other in known):
+                        known.append(code)
+                if len(known) > 2:
+                    raise DataError(
+                        f"{part.origin}: there are several languages ({', '.join(known)}): say which two, for example "
+                        f"--languages {known[0]},{known[1]} (in Python languages=({known[0]!r}, {known[1]!r}))"
+                    )
+            pair = languages or ((known[0], known[1]) if len(known) == 2 else None)
+            yield _parse_unit(part, variants, pair)
 
     return encoding, entries()
 
 
 def _variants(unit: Unit) -> list[Variant]:
     variants = []
-    for variant in unit.element.find_all("tuv"):
-        code = variant.attributes.get("xml:lang") or variant.attributes.get("lang")
-        if not code:
-            raise DataError(f"{unit.origin}: a <tuv> has no xml:lang, so its language is not known")
-        segment = variant.find("seg")
-        if segment is not None:
-            variants.append((code, variant, segment))
+    for child in unit.element.children:
+        if isinstance(child, Element) and child.name == "tuv":
+            code = child.attributes.get("xml:lang") or child.attributes.get("lang")
+            if not code:
+                raise DataError(f"{unit.origin}: a <tuv> has no xml:lang, so its language is not known")
+            if segment := child.find("seg"):
+                variants.append(Variant(code, child, segment))
     return variants
 
 
-def _choose_languages(unit: Unit, codes: tuple[str, ...], header: str, chosen: Languages | None) -> Languages | None:
-    """The source language of the file and its only other language; None until a unit has both."""
-    declared = unit.element.attributes.get("srclang") or header
-    source = declared if declared not in ("", "*all*") else next(iter(codes), "")
-    source, *others = chosen or (source,)
-    for code in codes:
-        if not any(same_language(code, known) for known in (source, *others)):
-            others.append(code)
-    if len(others) > 1:
-        raise DataError(
-            f"{unit.origin}: there are several languages ({', '.join([source, *others])}): say which two, for example "
-            f"--languages {source},{others[0]} (in Python languages=({source!r}, {others[0]!r}))"
-        )
-    return (source, others[0]) if others else None
-
-
-def _parse_unit(unit: Unit, codes: tuple[str, ...], variants: list[Variant], languages: Languages | None) -> Entry:
-    source = find_language(codes, languages[0]) if languages else None
-    target = find_language(codes, languages[1]) if languages else None
-    text = "" if source is None else variants[source][2].text
-    translation = "" if target is None else variants[target][2].text
+def _parse_unit(unit: Unit, variants: list[Variant], languages: Languages | None) -> Entry:
+    codes = tuple(variant.language for variant in variants)
+    source, target = (
+        None if (number := find_language(codes, language)) is None else variants[number]
+        for language in languages or ("", "")
+    )
+    text, translation = (variant.segment.text if variant else "" for variant in (source, target))
 
     def gap(everything: bool) -> Gap:
         if source is None or languages is None:
             raise DataError(
                 f"{unit.origin}: no unit up to here has two languages: name both, for example --languages en,fr"
             )
-        return _find_gap(unit, variants[source], None if target is None else variants[target], languages[1])
+        return [list(read_pieces(unit, source.segment))], write
+
+    def write(translations: list[list[Piece]]) -> str:
+        assert source is not None
+        assert languages is not None
+        new = f"<seg>{write_pieces(translations[0])}</seg>"
+        if target is not None:
+            start, inside, segment = target.element.start, target.element.inside, target.segment
+            tag = with_attributes(unit.text(start, inside), {"creationtool": "regard"})
+            return unit.edited((start, inside, tag), (segment.start, segment.end, new))
+        attribute = "xml:lang" if "xml:lang" in source.element.attributes else "lang"
+        tag = f'<tuv {attribute}={quoteattr(languages[1])} creationtool="regard">'
+        end = source.element.end
+        return unit.edited((end, end, f"{unit.indentation(source.element)}{tag}{new}</tuv>"))
 
     not_read = "units without both languages" if source is None or target is None else ""
     not_filled = "" if text or languages is None else "without the source language"
     return Entry(unit.raw.decode(), unit.origin, [(text, translation)], not_read, not_filled, gap)
-
-
-def _find_gap(unit: Unit, source: Variant, target: Variant | None, language: str) -> Gap:
-    _, variant, segment = source
-
-    def write(translations: list[list[Piece]]) -> str:
-        new = f"<{unit.prefix}seg>{write_pieces(translations[0])}</{unit.prefix}seg>"
-        if target is not None:
-            _, old, old_segment = target
-            tag = with_attributes(unit.text(old.start, old.inside), {"creationtool": "regard"})
-            return unit.edited((old.start, old.inside, tag), (old_segment.start, old_segment.end, new))
-        attribute = "xml:lang" if "xml:lang" in variant.attributes else "lang"
-        tag = f'<{unit.prefix}tuv {attribute}={quoteattr(language)} creationtool="regard">'
-        end = variant.end
-        return unit.edited((end, end, f"{unit.indentation(variant)}{tag}{new}</{unit.prefix}tuv>"))
-
-    return Gap([list(read_pieces(unit, segment))], write)

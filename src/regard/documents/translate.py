@@ -55,10 +55,10 @@ def translate_file(
         progress(name, bytes_read, total)
         while window := list(islice(entries, READ_AHEAD_TEXTS)):
             parts = [part if isinstance(part, str) else _find_gap(part, everything, outcome) for part in window]
-            segments = [segment for part in parts if isinstance(part, Gap) for segment in part.segments]
+            segments = [segment for part in parts if not isinstance(part, str) for segment in part[0]]
             translations = iter(translate_pieces(segments, translate, outcome))
             for part in parts:
-                text = part if isinstance(part, str) else part.write([next(translations) for _ in part.segments])
+                text = part if isinstance(part, str) else part[1]([next(translations) for _ in part[0]])
                 file.write(text.encode(encoding, "xmlcharrefreplace"))
             raw = "".join(part if isinstance(part, str) else part.raw for part in window)
             bytes_read += len(raw.encode(encoding, "replace"))
@@ -77,7 +77,6 @@ def _find_gap(entry: Entry, everything: bool, outcome: Outcome) -> str | Gap:
         outcome.failed.add(entry.origin.line, problem)
     else:
         outcome.translated += 1
-        assert entry.gap is not None
         return entry.gap(everything)
     return entry.raw
 
@@ -97,13 +96,11 @@ def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, out
 
 def _translate(texts: Sequence[str], tagged: Sequence[bool], translate: Translate, **options: Any) -> list[Result]:
     """Translate texts; only those with tags are aligned, because that costs a second pass."""
-    to_align = {text for text, is_tagged in zip(texts, tagged, strict=True) if is_tagged}
-    results: dict[str, Result] = {}
-    for aligned in (False, True):
-        distinct = [text for text in dict.fromkeys(texts) if (text in to_align) == aligned]
-        if distinct:
-            translated = translate(distinct, **{**options, "align": True} if aligned else options)
-            results |= zip(distinct, translated, strict=True)
+    aligned = dict.fromkeys(text for text, is_tagged in zip(texts, tagged, strict=True) if is_tagged)
+    plain = dict.fromkeys(text for text in texts if text not in aligned)
+    results = dict(zip(plain, translate([*plain], **options), strict=True)) if plain else {}
+    if aligned:
+        results |= zip(aligned, translate([*aligned], **{**options, "align": True}), strict=True)
     return [results[text] for text in texts]
 
 
@@ -140,19 +137,15 @@ def translate_lines(
         for text, bare, result in zip(window, extracted, results, strict=True):
             if not bare.tags:
                 yield result
-            elif not bare.has_words:
+                continue
+            if not bare.has_words:
                 yield result._replace(text=text)
-            else:
-                yield _with_tags(bare, result, outcome, model_tags)
-
-
-def _with_tags(tagged: Extracted, result: Result, outcome: Outcome, model_tags: Collection[str]) -> Result:
-    before = sum(tagged.text.startswith(tag) for tag in model_tags)  # a model tag is a word that alignments skip
-    alignment = result.alignment and [(source + before, target) for source, target in result.alignment]
-    outcome.unaligned += alignment is None
-    text = join_pieces(insert_tags(tagged, result.text.strip(), alignment))
-    alternatives = [
-        alternative._replace(text=join_pieces(insert_tags(tagged, alternative.text, None)))
-        for alternative in result.alternatives
-    ]
-    return result._replace(text=text, alternatives=alternatives)
+                continue
+            before = sum(bare.text.startswith(tag) for tag in model_tags)  # a word that alignments do not count
+            links = result.alignment and [(source + before, target) for source, target in result.alignment]
+            outcome.unaligned += links is None
+            alternatives = [
+                other._replace(text=join_pieces(insert_tags(bare, other.text, None))) for other in result.alternatives
+            ]
+            best = join_pieces(insert_tags(bare, result.text.strip(), links))
+            yield result._replace(text=best, alternatives=alternatives)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import BinaryIO
 
 from regard.documents.inline import Piece
@@ -15,7 +16,6 @@ UNITS = ("trans-unit", "segment")  # of version 1.2 and of version 2
 UNTRANSLATED = ("new", "needs-translation", "initial")  # states of a target that is still the source
 REVIEW = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}  # of a target in version 1.2
 
-
 Segment = tuple[Element, Element | None]
 """A source, or a part of it, and its translation, which is never empty."""
 
@@ -27,33 +27,46 @@ def parse_xliff(stream: BinaryIO, name: str, languages: Languages | None) -> tup
 
 
 def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
-    element = unit.element
-    if element.name not in UNITS:
-        return _with_language(unit, languages)
+    element, raw = unit.element, unit.raw.decode()
+    if element.name not in UNITS:  # a tag that declares the languages
+        names = ("srcLang", "trgLang") if element.name == "xliff" else ("source-language", "target-language")
+        if languages and element.attributes.get(names[0]) and not element.attributes.get(names[1]):
+            return with_attributes(raw, {names[1]: languages[1]})
+        return raw
     source, target = element.find("source"), element.find("target")
     if source is None:
         raise DataError(f"{unit.origin}: a <{element.name}> has no <source>")
-    is_new = target is None or target.attributes.get("state", element.attributes.get("state")) in UNTRANSLATED
-    translated = None if is_new else target
-    codes = _declared(unit, source, "source-language", "srcLang"), _declared(unit, target, "target-language", "trgLang")
+    attributes = unit.attributes | element.attributes
+    codes = [
+        (side and side.attributes.get("xml:lang")) or attributes.get(first) or attributes.get(second, "")
+        for side, first, second in ((source, "source-language", "srcLang"), (target, "target-language", "trgLang"))
+    ]
     agree, swapped = _agree(codes, languages), _agree(codes[::-1], languages)
-    not_read = "" if agree or swapped else "units without both languages"
     not_filled = "" if agree else "of other languages"
     if not source.text:
         not_filled = "empty"
-    elif _inherited(unit, "translate") == "no":
+    elif attributes.get("translate") == "no":
         not_filled = "not to be translated"
+    is_new = target is None or target.attributes.get("state", element.attributes.get("state")) in UNTRANSLATED
     divided = element.find("seg-source") or source
-    segments = _segments(divided, translated)
+    segments = _segments(divided, None if is_new else target)
     texts = [(part.text, translation.text if translation else "") for part, translation in segments]
-    pairs = [pair if agree or not pair[1] else pair[::-1] for pair in texts if pair[0]]
 
     def gap(everything: bool) -> Gap:
-        if element.name == "segment" and not (_inherited(unit, "trgLang") or (languages and codes[0])):
+        if element.name == "segment" and not (attributes.get("trgLang") or (languages and codes[0])):
             raise DataError(f"{unit.origin}: the <xliff> has no trgLang: name both languages, as in --languages en,fr")
-        return _find_gap(unit, divided, target, _segments(divided, None) if everything else segments)
+        chosen = _segments(divided, None) if everything else segments
+        missing = [list(read_pieces(unit, segment)) for segment, translation in chosen if translation is None]
+        return missing, partial(_write, unit, divided, target, chosen)
 
-    return Entry(unit.raw.decode(), unit.origin, pairs, not_read, not_filled, gap)
+    return Entry(
+        raw,
+        unit.origin,
+        pairs=[pair if agree or not pair[1] else pair[::-1] for pair in texts if pair[0]],
+        not_read="" if agree or swapped else "units without both languages",
+        not_filled=not_filled,
+        gap=gap,
+    )
 
 
 def _segments(source: Element, target: Element | None) -> list[Segment]:
@@ -66,61 +79,37 @@ def _segments(source: Element, target: Element | None) -> list[Segment]:
     return [(mark, translations.get(mark.attributes.get("mid"))) for mark in marks]
 
 
-def _with_language(tag: Unit, languages: Languages | None) -> str:
-    """A tag that declares the source language, with the target language added where it is missing."""
-    attributes, raw = tag.element.attributes, tag.raw.decode()
-    source, target = ("srcLang", "trgLang") if tag.element.name == "xliff" else ("source-language", "target-language")
-    if languages and attributes.get(source) and not attributes.get(target):
-        return with_attributes(raw, {target: languages[1]})
-    return raw
-
-
-def _declared(unit: Unit, element: Element | None, *names: str) -> str:
-    """The language of a source or target; "" where none is declared."""
-    return (element.attributes.get("xml:lang") if element else "") or _inherited(unit, *names)
-
-
-def _inherited(unit: Unit, *names: str) -> str:
-    """The value of an attribute of a unit or of the elements around it."""
-    values = (unit.element.attributes.get(name) or unit.inherited.get(name) for name in names)
-    return next(filter(None, values), "")
-
-
-def _agree(codes: Languages, languages: Languages | None) -> bool:
-    """Whether declared languages are the requested ones; a language that is not declared may be any."""
-    if languages is None:
-        return True
-    return all(not code or same_language(code, language) for code, language in zip(codes, languages, strict=True))
-
-
-def _find_gap(unit: Unit, source: Element, target: Element | None, segments: Sequence[Segment]) -> Gap:
-    """The segments without a translation; `write` puts their translations between those that exist."""
-
-    def write(translations: list[list[Piece]]) -> str:
-        new, filled = map(write_pieces, translations), []
-        for segment, translation in segments:
-            text = next(new) if translation is None else unit.text(translation.inside, translation.close)
-            filled.append((segment.inside, segment.close, text))
-        body = unit.edited(*filled, start=source.inside, end=source.close)
-        first_version = unit.element.name == "trans-unit"
-        tag = f"<{unit.prefix}target>"
-        start = end = source.end
-        if target is not None:
-            start, end = target.start, target.end
-            tag = unit.text(start, target.inside).removesuffix("/>").removesuffix(">").rstrip() + ">"
-        indent = unit.indentation(source) if target is None else ""
-        tag = with_attributes(tag, REVIEW) if first_version else tag
-        edits = [(start, end, f"{indent}{tag}{body}</{unit.prefix}target>")]
-        if not first_version or unit.element.attributes.get("approved") == "yes":
-            opening = unit.element.inside
-            values = {"approved": "no"} if first_version else {"state": "translated", "subState": None}
-            edits.append((0, opening, with_attributes(unit.text(0, opening), values)))
-        return unit.edited(*edits)
-
-    return Gap([list(read_pieces(unit, segment)) for segment, translation in segments if translation is None], write)
-
-
 def _segment_marks(element: Element) -> Iterator[Element]:
     for child in element.children:
         if isinstance(child, Element):
             yield from [child] if child.attributes.get("mtype") == "seg" else _segment_marks(child)
+
+
+def _agree(codes: Sequence[str], languages: Languages | None) -> bool:
+    """Whether declared languages are the requested ones; a language that is not declared may be any."""
+    return languages is None or all(
+        not code or same_language(code, language) for code, language in zip(codes, languages, strict=True)
+    )
+
+
+def _write(
+    unit: Unit, source: Element, target: Element | None, segments: Sequence[Segment], translations: list[list[Piece]]
+) -> str:
+    """The unit with new translations between those that exist."""
+    element, first_version, new = unit.element, unit.element.name == "trans-unit", iter(translations)
+    filled = []
+    for segment, translation in segments:
+        text = unit.text(translation.inside, translation.close) if translation else write_pieces(next(new))
+        filled.append((segment.inside, segment.close, text))
+    body = unit.edited(*filled, start=source.inside, end=source.close)
+    indent, tag, start, end = unit.indentation(source), "<target>", source.end, source.end
+    if target is not None:
+        indent, start, end = "", target.start, target.end
+        tag = unit.text(start, target.inside).removesuffix("/>").removesuffix(">").rstrip() + ">"
+    tag = with_attributes(tag, REVIEW) if first_version else tag
+    edits = [(start, end, f"{indent}{tag}{body}</target>")]
+    if not first_version or element.attributes.get("approved") == "yes":
+        values = {"approved": "no"} if first_version else {"state": "translated", "subState": None}
+        opening = with_attributes(unit.text(element.start, element.inside), values)
+        edits.append((element.start, element.inside, opening))
+    return unit.edited(*edits)

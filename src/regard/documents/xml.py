@@ -40,25 +40,19 @@ PARTNERS = {"ept": "bpt", "ex": "bx", "ec": "sc", "em": "sm"}
 
 @dataclass(slots=True)
 class Element:
-    """An element with its position in a unit; a comment is an element without a name."""
+    """An element with its positions in the file; a comment is an element without a name."""
 
     name: str
     attributes: dict[str, str]
     start: int
-    inside: int
-    """Where its start tag ends."""
-    close: int = 0
-    """Where its end tag starts; the end of an element without one."""
+    inside: int  # where its start tag ends
+    close: int = 0  # where its end tag starts; the end of an element without one
     end: int = 0
     children: list[Element | str] = field(default_factory=list)
 
     def find(self, name: str) -> Element | None:
         """The first child with a name."""
-        return next(self.find_all(name), None)
-
-    def find_all(self, name: str) -> Iterator[Element]:
-        """The children with a name."""
-        return (child for child in self.children if isinstance(child, Element) and child.name == name)
+        return next((child for child in self.children if isinstance(child, Element) and child.name == name), None)
 
     @property
     def text(self) -> str:
@@ -75,29 +69,26 @@ class Unit(NamedTuple):
 
     element: Element
     raw: bytes
-    inherited: dict[str, str]
-    """The attributes of the elements around it; inner elements override outer ones."""
+    attributes: dict[str, str]  # of the elements around it; inner elements override outer ones
     origin: Origin
-    prefix: str
-    """The namespace prefix of the format, such as `x:`."""
 
     def text(self, start: int, end: int) -> str:
-        """A part of the source text."""
-        return self.raw[start:end].decode()
+        """The source text between two positions in the file."""
+        return self.raw[start - self.element.start : end - self.element.start].decode()
 
     def indentation(self, element: Element) -> str:
         """The white space before an element, so that a new one can be written below it."""
-        before = self.raw[: element.start]
+        before = self.text(self.element.start, element.start)
         space = before[len(before.rstrip()) :]
-        return space.decode() if before.endswith(b">" + space) else ""
+        return space if before.endswith(f">{space}") else ""
 
-    def edited(self, *edits: tuple[int, int, str], start: int = 0, end: int | None = None) -> str:
+    def edited(self, *edits: tuple[int, int, str], start: int | None = None, end: int | None = None) -> str:
         """The source text, or a part of it, with some places (start, end) replaced."""
-        parts = []
+        parts, start = [], self.element.start if start is None else start
         for first, after, new in sorted(edits):
             parts += [self.text(start, first), new]
             start = after
-        return "".join(parts) + self.text(start, len(self.raw) if end is None else end)
+        return "".join(parts) + self.text(start, self.element.end if end is None else end)
 
 
 def read_xml(
@@ -113,10 +104,10 @@ def read_xml(
         declared = re.match(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""", head)
         encoding = declared[1].decode().lower() if declared else "utf-8"
         try:
-            ascii_compatible = b"<".decode(encoding) == "<"
+            is_ascii_compatible = b"<".decode(encoding) == "<"
         except (LookupError, UnicodeError):
-            ascii_compatible = False
-        if not ascii_compatible:
+            is_ascii_compatible = False
+        if not is_ascii_compatible:
             raise DataError(
                 f"{name}:1: the file declares the encoding {encoding}, in which it cannot be read; use UTF-8"
             )
@@ -127,7 +118,8 @@ def read_xml(
             for text in codecs.iterdecode(chain([head], iter(partial(stream.read, CHUNK_BYTES), b"")), encoding):
                 yield from parser.feed(text.encode())
         except UnicodeError as error:
-            raise DataError(f"{name}: after line {parser.line:,} there is text that is not {encoding}") from error
+            line = parser.expat.CurrentLineNumber
+            raise DataError(f"{name}: after line {line:,} there is text that is not {encoding}") from error
         yield from parser.feed(b"", final=True)
 
     return encoding, parts()
@@ -145,28 +137,17 @@ class _Parser:
         self.expat.CharacterDataHandler = self._data
         self.expat.CommentHandler = partial(self._comment, b"-->")
         self.expat.ProcessingInstructionHandler = partial(self._comment, b"?>")
-        self.expat.EntityDeclHandler = self._refuse_entity
-        self.expat.SkippedEntityHandler = self._refuse_entity
+        self.expat.EntityDeclHandler = self.expat.SkippedEntityHandler = self._refuse_entity
         self.buffer, self.base = b"", 0  # the text of the last chunks, and its position in the file
-        self.done = 0  # bytes of the buffer that belong to a part
+        self.done = 0  # the end of the last part
         self.parts: list[str | Unit] = []
-        self.ancestors: list[dict[str, str]] = []  # each with the attributes of those around it
+        self.ancestors: list[dict[str, str]] = [{}]  # each with the attributes of those around it
         self.open: list[Element] = []  # elements of the unit
-        self.prefix = ""
-        self.unit_line = 0
-
-    @property
-    def line(self) -> int:
-        return self.expat.CurrentLineNumber
-
-    @property
-    def here(self) -> int:
-        """The position of the current event in the part that is being read."""
-        return self.expat.CurrentByteIndex - self.base - self.done
+        self.origin = Origin(name, 1)  # of the unit
 
     def feed(self, data: bytes, *, final: bool = False) -> list[str | Unit]:
         """Parse the next bytes and return the parts that are complete; broken XML becomes a message with its line."""
-        self.buffer, self.base, self.done = self.buffer[self.done :] + data, self.base + self.done, 0
+        self.buffer, self.base = self.buffer[self.done - self.base :] + data, self.done
         if final and not self.buffer and not self.base:
             return []  # an empty file
         try:
@@ -175,107 +156,88 @@ class _Parser:
             reason = expat.ErrorString(error.code)
             raise DataError(f"{self.name}:{self.expat.ErrorLineNumber}: broken XML: {reason}") from error
         if not self.open:
-            self._take_text(len(self.buffer) - self.done if final else self.here)
-        if len(self.buffer) - self.done > files.MAX_LINE_BYTES:
-            raise DataError(
-                f"{self.name}:{self.line}: one unit is longer than {files.MAX_LINE_BYTES:,} bytes: is the file damaged?"
-            )
+            self._take(self.base + len(self.buffer) if final else self.expat.CurrentByteIndex)
+        if self.base + len(self.buffer) - self.done > files.MAX_LINE_BYTES:
+            raise self._error(f"one unit is longer than {files.MAX_LINE_BYTES:,} bytes: is the file damaged?")
         parts, self.parts = self.parts, []
         return parts
 
-    @property
-    def _inherited(self) -> dict[str, str]:
-        return self.ancestors[-1] if self.ancestors else {}
+    def _error(self, problem: str) -> DataError:
+        return DataError(f"{self.name}:{self.expat.CurrentLineNumber}: {problem}")
 
-    def _take(self, end: int) -> bytes:
-        """The text of the part up to a position."""
-        raw = self.buffer[self.done : self.done + end]
-        self.done += end
-        return raw
-
-    def _take_text(self, end: int) -> None:
-        if end > 0:
-            self.parts.append(self._take(end).decode())
-
-    def _add_unit(self, element: Element) -> None:
-        origin = Origin(self.name, self.unit_line)
-        self.parts.append(Unit(element, self._take(element.end), self._inherited, origin, self.prefix))
-
-    def _element(self, name: str, attributes: dict[str, str]) -> Element:
-        """The element that starts here."""
-        start = self.here
-        tag = START_TAG.match(self.buffer, self.done + start)
-        assert tag is not None
-        return Element(name, attributes, start, tag.end() - self.done)
+    def _take(self, end: int, element: Element | None = None) -> None:
+        """Add the next part, up to a position: a unit, or the text before one."""
+        raw = self.buffer[self.done - self.base : end - self.base]
+        if element is not None:
+            self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin))
+        elif raw:
+            self.parts.append(raw.decode())
+        self.done = max(self.done, end)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if not self.ancestors:
-            prefix, _, plain = name.rpartition(":")
-            if plain != self.root:
-                raise DataError(
-                    f"{self.name}:{self.line}: the outermost element is <{name}>, and <{self.root}> is needed"
-                )
-            self.prefix = f"{prefix}:" if prefix else ""
-        name = name.removeprefix(self.prefix)  # elements of another namespace keep their prefix
-        if self.open:
-            element = self._element(name, attributes)
-            self.open[-1].children.append(element)
+        if len(self.ancestors) == 1 and name != self.root:
+            raise self._error(f"the outermost element is <{name}>, and <{self.root}> is needed")
+        start = self.expat.CurrentByteIndex
+        if self.open or name in self.units or name in self.tags:
+            tag = START_TAG.match(self.buffer, start - self.base)
+            assert tag is not None
+            element = Element(name, attributes, start, self.base + tag.end())
+            if not self.open:
+                self._take(start)
+                self.origin = Origin(self.name, self.expat.CurrentLineNumber)
+        if self.open or name in self.units:
+            if self.open:
+                self.open[-1].children.append(element)
             self.open.append(element)
             if len(self.open) > MAX_DEPTH:
-                raise DataError(
-                    f"{self.name}:{self.line}: elements are nested more than {MAX_DEPTH} deep: is the file damaged?"
-                )
-            return
-        if name in self.units or name in self.tags:
-            self._take_text(self.here)
-            self.unit_line = self.line
-        if name in self.units:
-            self.open.append(self._element(name, attributes))
+                raise self._error(f"elements are nested more than {MAX_DEPTH} deep: is the file damaged?")
             return
         if name in self.tags:
-            element = self._element(name, attributes)
             element.end = element.inside
-            self._add_unit(element)
-        self.ancestors.append({**self._inherited, **attributes})
+            self._take(element.end, element)
+        self.ancestors.append({**self.ancestors[-1], **attributes})
 
     def _end(self, name: str) -> None:
         if not self.open:
             self.ancestors.pop()
             return
         element = self.open.pop()
-        element.close = element.end = self.here
-        if not self.buffer.endswith(b"/>", 0, self.done + element.inside):
-            element.end = self.buffer.index(b">", self.done + element.close) + 1 - self.done
+        element.close = element.end = self.expat.CurrentByteIndex
+        if not self.buffer.endswith(b"/>", 0, element.inside - self.base):
+            element.end = self.base + self.buffer.index(b">", element.close - self.base) + 1
         if not self.open:
-            self._add_unit(element)
+            self._take(element.end, element)
 
     def _data(self, text: str) -> None:
         if self.open:
-            self.open[-1].children.append(text)
+            children = self.open[-1].children
+            if children and isinstance(children[-1], str):  # a text may end at a chunk
+                children[-1] += text
+            else:
+                children.append(text)
 
     def _comment(self, end: bytes, *_: str) -> None:
         if self.open:
-            close = self.buffer.index(end, self.done + self.here) + len(end) - self.done
-            self.open[-1].children.append(Element("", {}, self.here, close, close, close))
+            start = self.expat.CurrentByteIndex
+            close = self.base + self.buffer.index(end, start - self.base) + len(end)
+            self.open[-1].children.append(Element("", {}, start, close, close, close))
 
     def _refuse_entity(self, name: str, *_: object) -> None:
-        raise DataError(
-            f"{self.name}:{self.line}: the entity {name} is declared in the file or outside it, and such entities are "
-            "never expanded; write the text itself"
+        raise self._error(
+            f"the entity {name} is declared in the file or outside it, and such entities are never expanded; write the "
+            "text itself"
         )
 
 
 def with_attributes(tag: str, values: Mapping[str, str | None]) -> str:
     """A start tag with some attributes set, or removed where the value is None, and the others unchanged."""
     for name, value in values.items():
-        old = re.search(rf"""\s{name}\s*=\s*("[^"]*"|'[^']*')""", tag)
-        if value is None:
-            tag = tag if old is None else tag[: old.start()] + tag[old.end() :]
-        elif old is not None:
-            tag = tag[: old.start(1)] + quoteattr(value) + tag[old.end(1) :]
-        else:
-            end = len(tag) - (2 if tag.endswith("/>") else 1)
-            tag = f"{tag[:end].rstrip()} {name}={quoteattr(value)}{tag[end:]}"
+        new = "" if value is None else f"{name}={quoteattr(value)}"
+        old = re.search(rf"""(\s){name}\s*=\s*("[^"]*"|'[^']*')""", tag)
+        if old is not None:
+            tag = tag[: old.start()] + (old[1] + new if new else "") + tag[old.end() :]
+        elif new:
+            tag = re.sub(r"\s*(/?>)$", lambda end: f" {new}{end[1]}", tag)  # noqa: B023 - called at once
     return tag
 
 
@@ -284,40 +246,33 @@ def write_pieces(pieces: Sequence[Piece]) -> str:
     return "".join(escape(piece) if isinstance(piece, str) else piece.raw for piece in pieces)
 
 
+def split_text(text: str) -> list[Piece]:
+    """Words and placeholders, which are escaped as tags are."""
+    pieces = split_tags(text)
+    return [piece if isinstance(piece, str) else piece._replace(raw=escape(piece.raw)) for piece in pieces]
+
+
 def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
-    """The words and tags inside an element; a CDATA section is text."""
-    text = ""
-    children = iter([*element.children, None])
+    """The words and tags inside an element: an element inside is one tag, or a pair of tags around its content."""
+    children = iter(element.children)
     for child in children:
         if isinstance(child, str):
-            text += child
+            yield from split_text(child)
             continue
-        for piece in split_tags(text):
-            yield piece if isinstance(piece, str) else piece._replace(raw=escape(piece.raw))
-        text = ""
-        if child is not None and child.name == "sm" and child.attributes.get("translate") == "no":
-            end = next((other for other in children if _ends(other, child)), None)
-            yield Tag(unit.text(child.start, end.end if isinstance(end, Element) else element.close))
-        elif child is not None:
-            yield from _element_pieces(unit, child)
-
-
-def _ends(child: Element | str | None, start: Element) -> bool:
-    """Whether a child is the <em> that ends an <sm>."""
-    return isinstance(child, Element) and child.attributes.get("startRef") == start.attributes.get("id")
-
-
-def _element_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
-    """An element as one tag, or as a pair of tags around its content."""
-    name, attributes, start, end = element.name, element.attributes, element.start, element.end
-    protected = attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
-    if keys := OPENING.get(name) or CLOSING.get(name):
-        key = next((attributes[key] for key in keys if key in attributes), "")
-        side: Literal["open", "close"] = "open" if name in OPENING else "close"
-        yield Tag(unit.text(start, end), side, f"{PARTNERS.get(name, name)} {key}")
-    elif not name or name in PLACEHOLDERS or protected or element.close == end:
-        yield Tag(unit.text(start, end))
-    else:
-        yield Tag(unit.text(start, element.inside), "open", f"<{name}")
-        yield from read_pieces(unit, element)
-        yield Tag(unit.text(element.close, end), "close", f"<{name}")
+        name, attributes, start, end = child.name, child.attributes, child.start, child.end
+        protected = attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
+        if name == "sm" and protected:  # up to its <em>
+            reference = attributes.get("id")
+            others = (other for other in children if isinstance(other, Element))
+            ends = (other.end for other in others if other.attributes.get("startRef") == reference)
+            yield Tag(unit.text(start, next(ends, element.close)))
+        elif keys := OPENING.get(name) or CLOSING.get(name):
+            key = next((attributes[key] for key in keys if key in attributes), "")
+            side: Literal["open", "close"] = "open" if name in OPENING else "close"
+            yield Tag(unit.text(start, end), side, f"{PARTNERS.get(name, name)} {key}")
+        elif not name or name in PLACEHOLDERS or protected or child.close == end:
+            yield Tag(unit.text(start, end))
+        else:
+            yield Tag(unit.text(start, child.inside), "open", f"<{name}")
+            yield from read_pieces(unit, child)
+            yield Tag(unit.text(child.close, end), "close", f"<{name}")

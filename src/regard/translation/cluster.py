@@ -8,7 +8,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,12 +26,11 @@ TranslatePart = Callable[[int, list[Line]], tuple[list[str], Outcome]]
 
 
 class Part(NamedTuple):
-    """Lines that one actor translates together, and the file for their translations."""
+    """Lines that one actor translates together."""
 
-    before: int
-    """Number of lines before this part."""
+    before: int  # number of lines before this part
     lines: list[Line]
-    file: Path
+    file: Path  # for their translations; its name is a hash of the content
 
 
 def translate_parts(
@@ -52,32 +51,25 @@ def translate_parts(
     resources: num_cpus and num_gpus of each actor.
     """
     parts_folder, outcome, files, translated = out.with_name(f"{out.name}.parts"), Outcome(), list[Path](), 0
-    pool: Any = None
-
-    def count(number: int) -> None:
-        nonlocal translated
-        translated += number
-        progress(translated)
-
-    def save_next() -> None:
-        file, number, content = _next_result(pool)
-        write_file(file, content, force=True)
-        count(number)
-
     with clear_os_errors(parts_folder), lock_folder(parts_folder):
-        with ExitStack() as stack:
+        with _actors(start, workers, resources) as pool:
+
+            def save_next() -> int:
+                file, number, content = _next_result(pool)
+                write_file(file, content, force=True)
+                return number
+
             for part in _split(lines, parts_folder, identity):
                 files.append(part.file)
                 if part.file.exists():
-                    count(len(part.lines))
-                    continue
-                if pool is None:  # a run that only joins finished parts needs no cluster
-                    pool = stack.enter_context(_actors(start, workers, resources))
-                if not pool.has_free():
-                    save_next()
-                pool.submit(lambda actor, part: actor.translate.remote(part), part)
-            while pool is not None and pool.has_next():
-                save_next()
+                    translated += len(part.lines)
+                else:
+                    translated += 0 if pool.has_free() else save_next()
+                    pool.submit(lambda actor, part: actor.translate.remote(part), part)
+                progress(translated)
+            while pool.has_next():
+                translated += save_next()
+                progress(translated)
         with atomic_file(out, force=force) as file:
             for path in files:
                 saved = json.loads(path.read_text(encoding="utf-8"))
@@ -88,7 +80,6 @@ def translate_parts(
 
 
 def _split(lines: Iterable[Line], parts_folder: Path, identity: str) -> Iterator[Part]:
-    """Split lines into parts; the name of a part's file is a hash of its content."""
     remaining, before = iter(lines), 0
     while part := list(islice(remaining, PART_LINES)):
         content = json.dumps([identity, before, part], ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -33,24 +33,22 @@ from regard.translation.translator import TOP, Translator
 from regard.translation.writer import Writer
 
 GPT_TOKENS = 24  # tokens that a gpt generates after the prompt
+FORCED: Any = (0.0, 0.0, True, [])  # of the hypothesis of a given target, whose probabilities the trace computes
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation(Report):
     """The trace of one sentence and its attribution map."""
 
-    model: nn.Module
-    """The traced model: the first one of an ensemble."""
+    model: nn.Module  # the traced model: the first one of an ensemble
     trace: Trace
     warnings: Sequence[QualityWarning]
     title: str
     method: str
-    kind: str
-    """Which attention: "cross", "encoder" or "decoder"."""
+    kind: str  # which attention: "cross", "encoder" or "decoder"
     layer: int | None
     head: int | None
-    languages: tuple[str, str] = ("", "")
-    """The codes of source and target; empty if unknown."""
+    languages: tuple[str, str] = ("", "")  # the codes of source and target; empty if unknown
 
     @cached_property
     def map(self) -> Map:
@@ -72,13 +70,24 @@ class Explanation(Report):
         path = Path(path)
         drawing.check_suffix(path, also=[".json"])
         if path.suffix.lower() == ".json":
-            return write_file(path, json.dumps(self._numbers(), ensure_ascii=False) + "\n", force=force)
+            where, values = self.map.picture(self.layer, self.head)
+            explanation = {
+                "method": self.map.method,
+                "kind": self.map.kind,
+                "where": where,
+                "rows": self.map.rows.words,
+                "columns": self.map.columns.words,
+                "values": [[float(f"{value:.6g}") for value in row] for row in values.tolist()],
+            }
+            numbers = self.trace.as_json() | {"explanation": explanation, "warnings": self.to_dict()["warnings"]}
+            return write_file(path, json.dumps(numbers, ensure_ascii=False) + "\n", force=force)
         maps = self.maps if path.suffix.lower() == ".html" else [self.map]
-        return drawing.draw(self.trace, path, maps=maps, warned=self.warnings, force=force, **self._choice)
+        return drawing.draw(self.trace, path, maps=maps, force=force, **self._view)
 
     @property
-    def _choice(self) -> dict[str, Any]:
-        return {"layer": self.layer, "head": self.head, "title": self.title, "languages": self.languages}
+    def _view(self) -> dict[str, Any]:
+        view = {"layer": self.layer, "head": self.head, "title": self.title, "languages": self.languages}
+        return view | {"warned": self.warnings}
 
     def tables(self) -> list[Table]:
         """For every row of the map, the word with the highest value."""
@@ -100,24 +109,8 @@ class Explanation(Report):
             "warnings": [warning._asdict() for warning in self.warnings],
         }
 
-    def _numbers(self) -> dict[str, Any]:
-        """The whole trace and the requested map."""
-        where, values = self.map.picture(self.layer, self.head)
-        explanation = {
-            "method": self.map.method,
-            "kind": self.map.kind,
-            "where": where,
-            "rows": self.map.rows.words,
-            "columns": self.map.columns.words,
-            "values": [[float(f"{value:.6g}") for value in row] for row in values.tolist()],
-        }
-        return self.trace.as_json() | {
-            "explanation": explanation,
-            "warnings": [warning._asdict() for warning in self.warnings],
-        }
-
     def _repr_html_(self) -> str:
-        page = inspector.page(self.trace, self.maps, warned=self.warnings, **self._choice)
+        page = inspector.page(self.trace, self.maps, **self._view)
         return f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:40em;border:0"></iframe>'
 
 
@@ -147,84 +140,65 @@ def explain(
         raise InputError("the target is empty: give the translation to explain, or leave it out")
     name = Path(str(model)).name if isinstance(model, str | Path) else ""
     loaded = load(model, device) if isinstance(model, str | Path) else model
-    warned: list[QualityWarning] = []
+    model_traced = loaded.model if isinstance(loaded, Reader) else loaded.models[0]
+    tokenizers = loaded.tokenizers if isinstance(loaded, Translator) else Tokenizers(loaded.tokenizer, loaded.tokenizer)
+    hypotheses, trees = list[Hypothesis](), None
     if isinstance(loaded, Reader):
         if target:
             raise ConfigError(f"{name or 'this model'} is a bert, which does not generate text: leave out --target")
-        ids = loaded.encode_with_gaps(GAP.split(text))
-        loaded.check_length(ids)
-        tokenizers = Tokenizers(loaded.tokenizer, loaded.tokenizer)
-        traced = trace(loaded.model, [ids], [], tokenizers, texts=[text], hidden=True, top=TOP)[0]
+        source = loaded.encode_with_gaps(GAP.split(text))
+        loaded.check_length(source)
     elif isinstance(loaded, Writer):
-        traced = _trace_writer(loaded, text, target)
+        source, hypothesis = _continue(loaded, text, target)
+        hypotheses = [hypothesis]
     else:
-        traced = _trace_translator(loaded, text, target, beams)
+        source = [*tokenizers.source.encode(text), tokenizers.source.special.end]
+        if len(source) - 1 > loaded.max_length:
+            raise InputError(
+                f"the sentence has {len(source) - 1} tokens and this model reads {loaded.max_length}: explain a part"
+            )
+        if target:
+            hypotheses = [Hypothesis(tokenizers.target.encode(target), *FORCED)]
+            _check_positions(model_traced, len(hypotheses[0].tokens) + 1)
+        else:
+            # The search is that of `translate`, without a record, so that the score is exactly the same.
+            options = SearchOptions(beams or loaded.config.decode.beams, keep_trees=True)
+            ((best, *_),), _, trees = loaded.torch_engine.search([source], options)
+            hypotheses = [best]
+    generator = cast(Generator, model_traced)
+    traced = trace(generator, [source], hypotheses, tokenizers, texts=[text], trees=trees, hidden=True, top=TOP)[0]
+    warned: list[QualityWarning] = []
+    if isinstance(loaded, Translator):
         expected = loaded.calibration.expected if loaded.calibration else None
         warned = find_warnings(text, traced.target.text, expected=expected)
     if target:
         traced = dataclasses.replace(traced, score=float(traced.log_probabilities.mean()))
-    first = loaded.model if isinstance(loaded, Reader) else loaded.models[0]
     title = f"{name} ({traced.family})" if name and name != traced.family else traced.family
     traced, kind = traced.split_punctuation(), kind or attribution.default_kind(traced)
     languages = read_languages(split_folders(model)[0]) if isinstance(model, str | Path) else None
-    return Explanation(first, traced, warned, title, method, kind, layer, head, languages or ("", ""))
+    return Explanation(model_traced, traced, warned, title, method, kind, layer, head, languages or ("", ""))
 
 
-def _trace_translator(translator: Translator, text: str, target: str | None, beams: int | None) -> Trace:
-    tokenizers = translator.tokenizers
-    source = [*tokenizers.source.encode(text), tokenizers.source.special.end]
-    if len(source) - 1 > translator.max_length:
-        raise InputError(
-            f"the sentence has {len(source) - 1} tokens and this model reads {translator.max_length}: explain a part"
-        )
-    trees = None
-    if target:
-        hypothesis = _forced_hypothesis(tokenizers.target.encode(target))
-        _check_positions(translator.model, len(hypothesis.tokens) + 1)
-    else:
-        # The search is that of `translate`, without a record, so that the score is exactly the same.
-        options = SearchOptions(beams or translator.config.decode.beams, keep_trees=True)
-        ((hypothesis, *_),), _, trees = translator.torch_engine.search([source], options)
-    return trace(
-        cast(Generator, translator.model),
-        [source],
-        [hypothesis],
-        tokenizers,
-        texts=[text],
-        trees=trees,
-        hidden=True,
-        top=TOP,
-    )[0]
-
-
-def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
-    before, tokenizer = writer.encode_prompt(prompt), writer.tokenizer
-    model = writer.models[0]
+def _continue(writer: Writer, prompt: str, target: str | None) -> tuple[list[int], Hypothesis]:
+    """The ids of a prompt, and its continuation: the target, or what the model generates."""
+    before, model = writer.encode_prompt(prompt), writer.models[0]
     if target:
         whole = writer.encode_prompt(f"{prompt} {target}")
         # If tokenized together, the end of the prompt and the start of the target may share a token.
         is_prefix = whole[: len(before)] == before
-        hypothesis = _forced_hypothesis(whole[len(before) :] if is_prefix else tokenizer.encode(target))
-        _check_positions(model, len(before) + len(hypothesis.tokens))
-    else:
-        _check_positions(model, len(before) + 1)
-        config = cast(ModelConfig, model.config)
-        tokens = min(GPT_TOKENS, config.max_positions - len(before)) if config.has_position_table else GPT_TOKENS
-        source, first = torch.tensor([before[:-1]], dtype=torch.int64), torch.tensor([before[-1]])
-        hypothesis = greedy(
-            cast(list[Generator], writer.models),
-            source.to(writer.device),
-            first.to(writer.device),
-            constraints=writer.constraints(tokens),
-            length_penalty=writer.config.decode.length_penalty,
-        )[0]
-    tokenizers = Tokenizers(tokenizer, tokenizer)
-    return trace(cast(Generator, model), [before], [hypothesis], tokenizers, texts=[prompt], hidden=True, top=TOP)[0]
-
-
-def _forced_hypothesis(tokens: list[int]) -> Hypothesis:
-    """A hypothesis for a given target; the trace computes its probabilities by teacher forcing."""
-    return Hypothesis(tokens, 0.0, 0.0, True, [])
+        ids = whole[len(before) :] if is_prefix else writer.tokenizer.encode(target)
+        _check_positions(model, len(before) + len(ids))
+        return before, Hypothesis(ids, *FORCED)
+    _check_positions(model, len(before) + 1)
+    config = cast(ModelConfig, model.config)
+    tokens = min(GPT_TOKENS, config.max_positions - len(before)) if config.has_position_table else GPT_TOKENS
+    return before, greedy(
+        cast(list[Generator], writer.models),
+        torch.tensor([before[:-1]], dtype=torch.int64, device=writer.device),
+        torch.tensor([before[-1]], device=writer.device),
+        constraints=writer.constraints(tokens),
+        length_penalty=writer.config.decode.length_penalty,
+    )[0]
 
 
 def _check_positions(model: nn.Module, tokens: int) -> None:

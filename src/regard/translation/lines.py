@@ -20,8 +20,7 @@ class Line(NamedTuple):
 
     text: str
     problem: str = ""
-    raw: str = ""
-    """With --jsonl: the JSON text of the line."""
+    raw: str = ""  # with --jsonl: the JSON text of the line
     fields: Collection[str] = ()
 
 
@@ -37,8 +36,7 @@ class LineJob:
         self.file, self.jsonl, self.field, self.names, self.tags, self.search = file, jsonl, field, names, tags, search
         self.outcome = Outcome()
         self.lines = 0
-        self.first_text = ""
-        """The first text that was searched, for --trace."""
+        self.first_text = ""  # the first text that was searched, for --trace
 
     def part(self, before: int) -> LineJob:
         """The same job for the lines after the first ones."""
@@ -80,10 +78,9 @@ class LineJob:
             return Line("", f'this is not a JSON object such as {{"{self.field}": "..."}}')
         content = row.get(self.field)
         if not isinstance(content, str):
-            lack = (
-                f"the value of {self.field!r} is not text" if self.field in row else f"there is no field {self.field!r}"
-            )
-            return Line("", f"{lack} (--field): the object has {', '.join(row) or 'no fields'}", text, row)
+            problem = "the value of {!r} is not text" if self.field in row else "there is no field {!r}"
+            problem = problem.format(self.field)
+            return Line("", f"{problem} (--field): the object has {', '.join(row) or 'no fields'}", text, row)
         if existing := [name for name in ("translation", *self.names) if name in row]:
             return Line("", f"the object has a field {existing[0]!r} already: give it another name", text, row)
         return Line(content, "", text, row)
@@ -101,9 +98,18 @@ class LineJob:
             return one_line(texts[0]) if len(texts) == 1 else "\t".join(" ".join(text.split()) for text in texts)
         if not line.raw and not problem:
             return ""
-        added = {"translation": result.text}
-        added |= {"error": problem} if problem else {name: _json_value(result, name) for name in self.names}
-        return _add_fields(line, {name: value for name, value in added.items() if name not in line.fields})
+        added: dict[str, Any] = {"translation": result.text}
+        if problem:
+            added["error"] = problem
+        for name in () if problem else self.names:
+            value = getattr(result, name)
+            if name == "alternatives":
+                value = [{"text": other.text, "score": other.score} for other in value]
+            added[name] = [note._asdict() for note in value] if name == "warnings" else value
+        new = {name: value for name, value in added.items() if name not in line.fields}
+        text = json.dumps(new, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8
+        # The other fields stay exactly as they were written.
+        return f"{line.raw.strip()[:-1].rstrip()}{', ' * bool(new)}{text[1:]}" if line.fields else text
 
 
 def read_lines(stream: BinaryIO, file: str) -> Iterator[Line]:
@@ -111,17 +117,3 @@ def read_lines(stream: BinaryIO, file: str) -> Iterator[Line]:
     name = display_name(file)
     for number, line in enumerate(lines_or_errors(stream, name), 1):
         yield Line("", str(line).removeprefix(f"{name}:{number}: ")) if isinstance(line, DataError) else Line(line)
-
-
-def _json_value(result: Result, name: str) -> Any:
-    """A field of a result for JSON."""
-    value = getattr(result, name)
-    if name == "alternatives":
-        return [{"text": other.text, "score": other.score} for other in value]
-    return [note._asdict() for note in value] if name == "warnings" else value
-
-
-def _add_fields(line: Line, added: dict[str, Any]) -> str:
-    """Append fields to the JSON text of a line; its other fields stay exactly as they were written."""
-    text = json.dumps(added, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8
-    return f"{line.raw.strip()[:-1].rstrip()}{', ' * bool(added)}{text[1:]}" if line.fields else text

@@ -1,6 +1,6 @@
 """The reader: a bert fills masked words in a text (fill-mask) and embeds texts as vectors.
 
-B texts, S tokens.
+B texts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import NamedTuple, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from regard.config import Config, split_folders
 from regard.errors import FolderError, InputError
@@ -38,10 +37,8 @@ class Guess(NamedTuple):
 class Filled(NamedTuple):
     """A text with its masks filled in."""
 
-    text: str
-    """The text with the best guess for every mask."""
-    gaps: list[list[Guess]]
-    """The guesses for each mask, best first; masks are predicted independently."""
+    text: str  # with the best guess for every mask
+    gaps: list[list[Guess]]  # the guesses for each mask, best first; masks are predicted independently
 
 
 class Reader:
@@ -71,29 +68,26 @@ class Reader:
         pieces = GAP.split(text)
         if len(pieces) == 1:
             raise InputError("the text has no [MASK]: write [MASK] in place of the word to predict")
-        ids = self.encode_with_gaps(pieces)
+        ids, special = self.encode_with_gaps(pieces), self.tokenizer.special
         self.check_length(ids)
-        tokens = torch.tensor([ids], device=self.device)
-        masks = [position for position, token in enumerate(ids) if token == self.tokenizer.special.mask]
-        logits = self.model.logits(self.model.encode(tokens)[0, masks]).float()
+        masks = [position for position, token in enumerate(ids) if token == special.mask]
+        logits = self.model.logits(self.model.encode(torch.tensor([ids], device=self.device))[0, masks]).float()
         probabilities = logits.softmax(-1)
-        special = self.tokenizer.special
         probabilities[:, list(special.textless)] = -1
         values, best = probabilities.topk(min(top, probabilities.shape[-1] - len(special)))
         gaps = []
-        for tokens_of_gap, values_of_gap, mask in zip(best.tolist(), values.tolist(), masks, strict=True):
-            words = self.tokenizer.token_texts(tokens_of_gap, ids[mask - 1] if mask else special.pad)
-            words = [word.strip() or word for word in words]
-            gaps.append([Guess(word, value) for word, value in zip(words, values_of_gap, strict=True)])
+        for tokens, shares, mask in zip(best.tolist(), values.tolist(), masks, strict=True):
+            words = self.tokenizer.token_texts(tokens, ids[mask - 1] if mask else special.pad)
+            gaps.append([Guess(word.strip() or word, share) for word, share in zip(words, shares, strict=True)])
         filled = pieces[0] + "".join(guesses[0].text + after for guesses, after in zip(gaps, pieces[1:], strict=True))
         return Filled(filled, gaps)
 
+    @torch.inference_mode()
     def embed(self, texts: Iterable[str], *, pool: str = "mean") -> NDArray[np.float32]:
         """Embed texts as (B, size): the mean of all token states or the first token state; zeros for an empty text.
 
-        The special tokens around a text are in the mean, as in sentence-transformers.
-
-        A text longer than the model can read is read in parts, and the mean is over all of them.
+        The special tokens around a text are in the mean, as in sentence-transformers. A text longer than the model can
+        read is read in parts, and the mean is over all of them.
         """
         if pool not in ("mean", "first"):
             raise InputError(f"pool ({pool}) must be mean or first")
@@ -111,24 +105,18 @@ class Reader:
         sums = np.zeros((len(texts), self.model.config.size), np.float64)
         counts = np.zeros(len(texts), np.int64)
         lengths, names = [len(ids) for _, ids in rows], [texts[number] for number, _ in rows]
-        for numbers in batch_by_length(lengths, names, BATCH_TOKENS[self.device.type]):
-            batch = [rows[number] for number in numbers]
-            for (number, ids), states in zip(batch, self._encode([ids for _, ids in batch]), strict=True):
-                pooled = states[: 1 if pool == "first" else len(ids)]
-                sums[number] += pooled.sum(0, dtype=torch.float64).numpy()
-                counts[number] += len(pooled)
+        for batch in batch_by_length(lengths, names, BATCH_TOKENS[self.device.type]):
+            tokens, mask = pad([rows[row][1] for row in batch], self.device)
+            for row, states in zip(batch, self.model.encode(tokens, mask=mask).float().cpu(), strict=True):
+                pooled = states[: 1 if pool == "first" else lengths[row]]
+                sums[rows[row][0]] += pooled.sum(0, dtype=torch.float64).numpy()
+                counts[rows[row][0]] += len(pooled)
         return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
 
     def stream(self, texts: Iterable[str], *, pool: str = "mean") -> Iterator[NDArray[np.float32]]:
         """Embed any number of texts: one array for every window of texts."""
         for window in read_ahead(texts, READ_AHEAD_TEXTS, READ_AHEAD_CHARACTERS):
             yield self.embed(window, pool=pool)
-
-    @torch.inference_mode()
-    def _encode(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """(B, S, size), on the CPU."""
-        tokens, mask = pad(rows, self.device)
-        return self.model.encode(tokens, mask=mask).float().cpu()
 
     @property
     def _special_tokens(self) -> tuple[list[int], list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -15,7 +15,6 @@ from regard.config import Config, ModelConfig, split_folders
 from regard.decoding import Engine, Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.glossary import (
     Glossary,
-    Match,
     Term,
     TokenAttention,
     find_forms,
@@ -64,16 +63,11 @@ class Result(NamedTuple):
     """Quality warnings; `input`: the text could not be read, `split`: a sentence was too long."""
     alignment: list[tuple[int, int]] | None = None
     """(source word, target word), counted from 0, if requested and the model has attention."""
-    trace: Trace | None = None
-    """If requested; for a text in several parts, each part has its trace."""
-    alternatives: Sequence[Result] = ()
-    """The next best translations, if requested."""
-    log_probabilities: Sequence[float] = ()
-    """Log-probabilities of all tokens, including the end token."""
-    parts: Sequence[Result] = ()
-    """The sentences of a text that was too long to be translated at once."""
-    terms: Sequence[Term] = ()
-    """The glossary terms of the text, with their status."""
+    trace: Trace | None = None  # if requested; for a text in several parts, each part has its trace
+    alternatives: Sequence[Result] = ()  # the next best translations, if requested
+    log_probabilities: Sequence[float] = ()  # of all tokens, including the end token
+    parts: Sequence[Result] = ()  # the sentences of a text that was too long to be translated at once
+    terms: Sequence[Term] = ()  # the glossary terms of the text, with their status
 
     def __repr__(self) -> str:
         return f"Result(text={self.text!r}, score={self.score:.4g})"  # a trace would print thousands of numbers
@@ -99,10 +93,8 @@ class Sentence(NamedTuple):
     """The unit of translation: a sentence, or a text that is short enough."""
 
     text: str
-    tag: str
-    """The tag before the text, with its space."""
-    prefix: str
-    """The translation starts with this text."""
+    tag: str  # the tag before the text, with its space
+    prefix: str  # the translation starts with this text
 
 
 class Options(NamedTuple):
@@ -112,10 +104,8 @@ class Options(NamedTuple):
     glossary: Glossary | None
     trace: bool
     hidden: bool
-    align: bool
     warn: bool
-    first: int | None
-    """The first token of every translation."""
+    first: int | None  # the first token of every translation, if it is not the model's choice
 
 
 Translated = tuple[Result, tuple[int, int]]
@@ -222,41 +212,34 @@ class Translator:
             raise InputError("translate takes a list of texts: put a single text in brackets")
         if (beams is not None and beams < 1) or alternatives < 0:
             raise InputError(f"beams ({beams}) must be at least 1, and alternatives ({alternatives}) at least 0")
-        texts, trace, first = list(texts), trace or hidden, self._first_token(to)
+        texts, results = list(texts), dict[str, Result]()
+        for text in dict.fromkeys(texts):  # those that need no search
+            if problem := text_problem(text):
+                results[text] = Result("", warnings=(QualityWarning("input", problem, []),))
+            elif not text.strip():
+                results[text] = Result(text)
+        name, target = to or self.config.decode.first_token, self.tokenizers.target
+        first = target.token_id(name) if name else None
+        if name and first is None:
+            known = did_you_mean(name, target.tags) if target.tags else ""
+            raise ConfigError(f"this model has no language or token {name}.{known}")
         search = SearchOptions(
             beams=max(beams or self.config.decode.beams, 1 + alternatives),
             results=1 + alternatives,
             seed=seed,
-            keep_encoded=trace or align,
+            keep_encoded=trace or hidden or align,
         )
-        results = {text: result for text in texts if (result := _without_search(text)) is not None}
         split = self._split([text for text in dict.fromkeys(texts) if text not in results], tag, prefix)
         distinct = list(dict.fromkeys(sentence for _, sentences in split.values() for sentence in sentences))
-        translated = self._translate_all(
-            distinct, Options(search, glossary, trace, hidden, trace or align, warn, first)
-        )
+        translated = self._translate_all(distinct, Options(search, glossary, trace or hidden, hidden, warn, first))
         for text, (parts, sentences) in split.items():
-            result = _join(parts, [translated[sentence] for sentence in sentences], self.max_length)
-            if glossary is not None and len(sentences) > 1:
-                divided = glossary.divided(text, [sentence.tag + sentence.text for sentence in sentences])
-                notes = [_missing_term(term, "the text was translated in parts that divide it") for term in divided]
-                result = result._replace(warnings=[*result.warnings, *notes], terms=[*result.terms, *divided])
-            results[text] = result
+            results[text] = _join(parts, [translated[sentence] for sentence in sentences], self.max_length)
         return [results[text] for text in texts]
 
     def stream(self, texts: Iterable[str], *, lines: int = READ_AHEAD_TEXTS, **options: Any) -> Iterator[Result]:
         """Translate an iterable of any length, in windows of `lines` texts; the options are those of `translate`."""
         for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
             yield from self.translate(window, **options)
-
-    def _first_token(self, to: str) -> int | None:
-        """The id of the first token of every translation, if it is not the model's choice."""
-        name = to or self.config.decode.first_token
-        number = self.tokenizers.target.token_id(name) if name else None
-        if name and number is None:
-            known = did_you_mean(name, self.tokenizers.target.tags) if self.tokenizers.target.tags else ""
-            raise ConfigError(f"this model has no language or token {name}.{known}")
-        return number
 
     # Splitting.
 
@@ -280,11 +263,10 @@ class Translator:
             tagged.append((f"{own_tag or tag} " if own_tag or tag else "", untagged))
         split = {}
         for text, (tag_text, untagged), length in zip(texts, tagged, self._lengths(map("".join, tagged)), strict=True):
+            is_long = length > self.max_length or 0 < expected.max_source_length < len(text)
+            is_long |= 0 < expected.max_source_sentences < count_sentences(untagged)
             parts = [TextPart("", untagged)]
-            unusual = 0 < expected.max_source_length < len(text) or (
-                0 < expected.max_source_sentences < count_sentences(untagged)
-            )
-            if length > self.max_length or unusual or any(mark in text for mark in BREAKS):
+            if is_long or any(mark in text for mark in BREAKS):
                 parts = [part for sentence in split_sentences(untagged) for part in self._fit(sentence, tag_text)]
             filled = [part.text for part in parts if part.text]
             split[text] = parts, [Sentence(part, tag_text, "" if i else prefix) for i, part in enumerate(filled)]
@@ -292,15 +274,15 @@ class Translator:
 
     def _fit(self, part: TextPart, tag_text: str) -> list[TextPart]:
         """Split a part so that the model can read every piece with the tag before it."""
-        tag_length = self._lengths([tag_text])[0]
-        max_tokens = max(self.max_length - tag_length, 1)
+        (tag_length,) = self._lengths([tag_text])
+        limit = max(self.max_length - tag_length, 1)
 
         def measure(texts: Sequence[str]) -> list[int]:
-            return [length - tag_length for length in self._lengths([tag_text + text for text in texts])]
+            return [length - tag_length for length in self._lengths(tag_text + text for text in texts)]
 
-        if not part.text or measure([part.text])[0] <= max_tokens:
+        if not part.text or measure([part.text])[0] <= limit:
             return [part]
-        first, *others = split_long_sentence(part.text, measure, min(max_tokens, SPLIT_LENGTH))
+        first, *others = split_long_sentence(part.text, measure, min(limit, SPLIT_LENGTH))
         return [first._replace(gap=part.gap), *others]
 
     def _lengths(self, texts: Iterable[str]) -> list[int]:
@@ -312,103 +294,99 @@ class Translator:
         """Translate sentences in batches of similar length; a batch that does not fit a GPU's memory is halved."""
         texts = [sentence.tag + sentence.text for sentence in distinct]
         sources = [[*ids, self.tokenizers.source.special.end] for ids in self.tokenizers.source.encode_batch(texts)]
+        forced = [] if options.first is None else [options.first]
         prefixes = self.tokenizers.target.encode_batch([sentence.prefix for sentence in distinct])
-        if options.first is not None:
-            prefixes = [[options.first, *prefix] for prefix in prefixes]
         translated: dict[Sentence, Translated] = {}
 
-        def translate_batch(rows: Sequence[int]) -> dict[Sentence, Translated]:
-            batch, batch_prefixes = [distinct[row] for row in rows], [prefixes[row] for row in rows]
-            search = options.search._replace(prefixes=batch_prefixes if any(batch_prefixes) else None)
+        def translate_batch(rows: Sequence[int]) -> None:
+            batch, before = [distinct[row] for row in rows], [[*forced, *prefixes[row]] for row in rows]
+            search = options.search._replace(prefixes=before if any(before) else None)
             results = self._translate_batch(batch, [sources[row] for row in rows], options._replace(search=search))
-            return dict(zip(batch, results, strict=True))
+            translated.update(zip(batch, results, strict=True))
 
         for rows in batch_by_length([len(ids) for ids in sources], texts, BATCH_TOKENS[self.device.type]):
-            for results in in_parts(translate_batch, rows, in_halves):
-                translated |= results
+            in_parts(translate_batch, rows, in_halves)
         return translated
 
     def _translate_batch(
         self, batch: Sequence[Sentence], sources: Sequence[Sequence[int]], options: Options
     ) -> list[Translated]:
+        """Search, trace if needed, and place glossary terms."""
         texts = [sentence.tag + sentence.text for sentence in batch]
         matches = [options.glossary.find(text) if options.glossary else [] for text in texts]
-        keep_encoded = options.search.keep_encoded or any(matches)
+        align, search = options.search.keep_encoded, options.search
         try:
-            searched = self.engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
+            searched = self.engine.search(sources, search._replace(keep_encoded=align or any(matches)))
         except NotFiniteError as error:
             raise NotFiniteError(error.sentence, batch[error.sentence].text) from None
 
         def traced(chosen: Sequence[tuple[int, int]], **settings: Any) -> dict[tuple[int, int], Trace]:
             """The traces of hypotheses, by row and rank."""
-            rows = [row for row, _ in chosen]
+            rows = torch.tensor([row for row, _ in chosen], dtype=torch.int64, device=self.device)
             traces = trace(
                 cast(Generator, self.model),
-                [sources[row] for row in rows],
+                [sources[row] for row, _ in chosen],
                 [searched.hypotheses[row][rank] for row, rank in chosen],
                 self.tokenizers,
-                encoded=searched.encoded.select(torch.tensor(rows, device=self.device)) if searched.encoded else None,
-                texts=[texts[row] for row in rows],
+                encoded=searched.encoded.select(rows) if searched.encoded and chosen else None,
+                texts=[texts[row] for row, _ in chosen],
                 **settings,
             )
             return dict(zip(chosen, traces, strict=True))
 
-        best = [(row, 0) for row in range(len(batch))] if options.align else []
-        traces = traced(best, hidden=options.hidden, top=TOP if options.trace else 1) if best else {}
+        best = [(row, 0) for row in range(len(batch)) if align]
+        traces = traced(best, hidden=options.hidden, top=TOP if options.trace else 1)
         skipped = 0 if options.first is None else 1
-        candidates = [[self._result(hypothesis, skipped) for hypothesis in row] for row in searched.hypotheses]
-        if any(matches):
-            self._place_terms(candidates, matches, traced)
-        rows = enumerate(zip(batch, searched.hypotheses, candidates, strict=True))
-        return [self._translated(*row, traces.get((number, 0)), options) for number, row in rows]
-
-    def _place_terms(
-        self,
-        candidates: list[list[Result]],
-        matches: Sequence[Sequence[Match]],
-        traced: Callable[..., dict[tuple[int, int], Trace]],
-    ) -> None:
-        """Place glossary terms in all candidates of a batch; the attention of those that lack a term is traced."""
-        incomplete = [
-            (row, rank)
-            for row, results in enumerate(candidates)
-            for rank, result in enumerate(results)
-            if None in find_forms(result.text, matches[row])
+        candidates = [
+            [
+                Result(
+                    self.tokenizers.target.decode(hypothesis.tokens[skipped:]),
+                    hypothesis.score,
+                    hypothesis.log_probability,
+                    confidence(hypothesis.log_probabilities, self.calibration) if self.calibration else None,
+                    log_probabilities=hypothesis.log_probabilities,
+                )
+                for hypothesis in hypotheses
+            ]
+            for hypotheses in searched.hypotheses
         ]
-        traces = traced(incomplete, top=1) if incomplete else {}
-        for row, results in enumerate(candidates):
-            for rank, result in enumerate(results) if matches[row] else ():
-                attention = _token_attention(traces[row, rank]) if (row, rank) in traces else None
-                text, terms = place_terms(result.text, matches[row], attention)
-                notes = [_missing_term(term) for term in terms if term.status == "missing"]
-                results[rank] = result._replace(text=text, terms=terms, warnings=[*result.warnings, *notes])
+        incomplete = [  # their attention shows where the terms belong
+            (row, rank)
+            for row, found in enumerate(matches)
+            for rank, result in enumerate(candidates[row] if found else ())
+            if None in find_forms(result.text, found)
+        ]
+        attention = {place: _token_attention(one) for place, one in traced(incomplete, top=1).items()}
+        for row, found in enumerate(matches):
+            for rank, result in enumerate(candidates[row] if found else ()):
+                text, terms = place_terms(result.text, found, attention.get((row, rank)))
+                notes = [
+                    QualityWarning("glossary", f"the term {term.source!r} could not be placed", [term.source])
+                    for term in terms
+                    if term.status == "missing"
+                ]
+                candidates[row][rank] = result._replace(text=text, terms=terms, warnings=notes)
+        return [
+            self._finish(sentence, searched.hypotheses[row][0], candidates[row], traces.get((row, 0)), options)
+            for row, sentence in enumerate(batch)
+        ]
 
-    def _result(self, hypothesis: Hypothesis, skipped: int) -> Result:
-        """The result of a hypothesis whose first tokens are not part of the text."""
-        return Result(
-            self.tokenizers.target.decode(hypothesis.tokens[skipped:]),
-            hypothesis.score,
-            hypothesis.log_probability,
-            confidence(hypothesis.log_probabilities, self.calibration) if self.calibration else None,
-            log_probabilities=hypothesis.log_probabilities,
-        )
-
-    def _translated(
+    def _finish(
         self,
         sentence: Sentence,
-        hypotheses: Sequence[Hypothesis],
+        hypothesis: Hypothesis,
         candidates: Sequence[Result],
         traced: Trace | None,
         options: Options,
     ) -> Translated:
-        """The result of a sentence, with its alternatives, warnings, alignment and trace."""
+        """The best candidate with its alternatives, warnings, alignment and trace."""
         by_text: dict[str, Result] = {}
         for candidate in candidates:
             by_text.setdefault(candidate.text, candidate)  # candidates are sorted: the first of equal texts is the best
         best, *others = by_text.values()
         notes = [*best.warnings]
-        if not hypotheses[0].finished:
-            message = f"the translation was cut off after {len(hypotheses[0].tokens)} tokens, the maximum length"
+        if not hypothesis.finished:
+            message = f"the translation was cut off after {len(hypothesis.tokens)} tokens, the maximum length"
             notes.append(QualityWarning("unfinished", message, []))
         if options.warn:
             expected = self.calibration.expected if self.calibration else None
@@ -418,8 +396,7 @@ class Translator:
             before = len(sentence.tag.split())  # the tag is not a word of the text
             begin = 0 if options.first is None or options.first in traced.special.textless else 1
             links = alignment.extract_alignment(traced)
-            links = [(source - before, target - begin) for source, target in links]
-            aligned = [link for link in links if min(link) >= 0]
+            aligned = [(i - before, j - begin) for i, j in links if i >= before and j >= begin]
             words = (traced.source.special.count(False) - before, traced.target.special.count(False) - begin)
             if best.terms and len(traced.target.text.split()) == words[1]:
                 aligned = _realign(aligned, traced.target.text.split(), best.text.split())
@@ -428,35 +405,15 @@ class Translator:
         return best._replace(warnings=notes, alignment=aligned, trace=kept, alternatives=others), words
 
 
-def _without_search(text: str) -> Result | None:
-    """The result of a text that needs no search: white space is kept, an unreadable text gets a warning."""
-    if problem := text_problem(text):
-        return Result("", warnings=(QualityWarning("input", problem, []),))
-    return None if text.strip() else Result(text)
-
-
-# Terms.
-
-
 def _token_attention(traced: Trace) -> TokenAttention:
     """The attention that alignments use, by token instead of by word; a model without attention gives the diagonal."""
-    spans = [
-        token_spans(side.subwords, [side.special[word] for word in side.word])
-        for side in (traced.source, traced.target)
-    ]
+    sides = traced.source, traced.target
+    spans = [token_spans(side.subwords, [side.special[word] for word in side.word]) for side in sides]
     if "cross" not in traced.attention:
         return TokenAttention(proportional(len(traced.target.ids), len(traced.source.ids)), *spans)
-    source, target = (
-        tokens._replace(words=tokens.subwords, word=[*range(len(tokens.ids))])
-        for tokens in (traced.source, traced.target)
-    )
+    source, target = (side._replace(words=side.subwords, word=[*range(len(side.ids))]) for side in sides)
     by_token = dataclasses.replace(traced, source=source, target=target)
     return TokenAttention(alignment.cross_attention(by_token), *spans)
-
-
-def _missing_term(term: Term, reason: str = "") -> QualityWarning:
-    message = f"the term {term.source!r} could not be placed" + f": {reason}" * bool(reason)
-    return QualityWarning("glossary", message, [term.source])
 
 
 def _realign(aligned: list[tuple[int, int]], before: list[str], after: list[str]) -> list[tuple[int, int]]:
@@ -488,10 +445,16 @@ def _join(parts: Sequence[TextPart], translated: Sequence[Translated], max_lengt
     if any(part.inside_sentence for part in parts):
         message = f"a sentence was longer than {max_length} tokens and translated in parts"
         notes.append(QualityWarning("split", message, []))
+    aligned, source, target = [], 0, 0
+    filled = (part for part in parts if part.text)
+    for part, (result, (source_words, target_words)) in zip(filled, translated, strict=True):
+        source, target = source - part.inside_word, target - part.inside_word  # the part continues a word
+        aligned += [(source + i, target + j) for i, j in result.alignment or []]
+        source, target = source + source_words, target + target_words
     return joined._replace(
         confidence=min((result.confidence for result in results if result.confidence is not None), default=None),
         warnings=notes,
-        alignment=_join_alignments([part for part in parts if part.text], translated),
+        alignment=None if any(result.alignment is None for result, _ in translated) else aligned,
         alternatives=alternatives,
         parts=[result for result, _ in translated],
         terms=[term for result in results for term in result.terms],
@@ -502,15 +465,3 @@ def _join_scores(parts: Sequence[TextPart], results: Sequence[Result]) -> Result
     logs = [value for result in results for value in result.log_probabilities]
     score = sum(result.score * len(result.log_probabilities) for result in results) / len(logs)
     return Result(join_parts(parts, [result.text for result in results]), score, sum(logs), log_probabilities=logs)
-
-
-def _join_alignments(parts: Sequence[TextPart], translated: Sequence[Translated]) -> list[tuple[int, int]] | None:
-    """Join the alignments of sentences into an alignment of the text."""
-    if any(result.alignment is None for result, _ in translated):
-        return None
-    aligned, source, target = [], 0, 0
-    for part, (result, (source_words, target_words)) in zip(parts, translated, strict=True):
-        source, target = source - part.inside_word, target - part.inside_word  # the part continues a word
-        aligned += [(source + i, target + j) for i, j in result.alignment or []]
-        source, target = source + source_words, target + target_words
-    return aligned

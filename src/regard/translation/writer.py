@@ -88,27 +88,13 @@ class Writer:
 
         A temperature of 0 is greedy search; None uses the value of the config.
         """
+        settings, special = self.config.decode, self.tokenizer.special
+        temperature = settings.temperature if temperature is None else temperature
+        top_p = settings.top_p if top_p is None else top_p
         if problem := text_problem(prompt):
             raise InputError(f"the prompt cannot be read: {problem}")
         if tokens < 1:
             raise InputError(f"tokens ({tokens}) must be at least 1")
-        choose = self._choose(temperature, top_p, seed)
-        ids = self.encode_prompt(prompt)
-        decoder = _IncrementalDecoder(self.tokenizer, ids, [text for text in stop if text])
-        end = self.tokenizer.special.end
-        context, constraints = _Context(self.models, ids, tokens), self.constraints(tokens)
-        for count in range(1, tokens + 1):
-            token, log_probability = context.next(choose, constraints)
-            text, stopped = decoder.add(token, last=token == end or count == tokens)
-            finished = stopped or token == end
-            yield GeneratedToken(text, log_probability, finished)
-            if finished:
-                return
-
-    def _choose(self, temperature: float | None, top_p: float | None, seed: int) -> Callable[[Tensor], int]:
-        settings = self.config.decode
-        temperature = settings.temperature if temperature is None else temperature
-        top_p = settings.top_p if top_p is None else top_p
         if not temperature >= 0 or not 0 <= top_p <= 1:
             raise InputError(f"the temperature ({temperature}) must be at least 0 and top_p ({top_p}) from 0 to 1")
         generator = random.Random(seed)
@@ -119,38 +105,42 @@ class Writer:
             allowed = restrict(scores / temperature, top_k=settings.top_k, top_p=top_p)
             return int(draw(allowed, torch.tensor([generator.random()], dtype=torch.float64, device=scores.device)))
 
-        return choose
+        ids = self.encode_prompt(prompt)
+        decoder = _IncrementalDecoder(self.tokenizer, ids, [text for text in stop if text])
+        context, constraints = _Context(self.models, ids, tokens), self.constraints(tokens)
+        for count in range(1, tokens + 1):
+            token, log_probability = context.next(choose, constraints)
+            text, stopped = decoder.add(token, last=token == special.end or count == tokens)
+            finished = stopped or token == special.end
+            yield GeneratedToken(text, log_probability, finished)
+            if finished:
+                return
 
     def encode_prompt(self, prompt: str) -> list[int]:
         """Encode a prompt. A model of continuous text has seen <s> only rarely, so its empty prompt is a line break."""
+        start = self.tokenizer.special.start
         if self.config.text.continuous:
-            return self.tokenizer.encode(prompt or "\n") or [
-                self.tokenizer.special.start
-            ]  # white space may give no token
-        return [self.tokenizer.special.start, *self.tokenizer.encode(prompt)]
+            return self.tokenizer.encode(prompt or "\n") or [start]  # white space may give no token
+        return [start, *self.tokenizer.encode(prompt)]
 
     def constraints(self, tokens: int) -> Constraints:
         """The constraints of one text of at most `tokens` tokens; continuous text has no end token."""
         special = self.tokenizer.special
-        forbidden = special.never_generated
         return Constraints(
             end=special.end,
             max_lengths=[tokens],
             min_length=self.config.decode.min_length,
             no_repeat_ngram=self.config.decode.no_repeat_ngram,
-            forbidden=(*forbidden, special.end) if self.config.text.continuous else forbidden,
+            forbidden=(*special.never_generated, *[special.end] * self.config.text.continuous),
         )
 
 
 class _Step(NamedTuple):
     """The tensors of a captured step."""
 
-    pasts: tuple[Any, ...]
-    """The cache of each model."""
-    last: Tensor
-    """(1, 1) the token before the next one."""
-    scores: Any = ()
-    """(1, V) log-probabilities of the next token, after the first step."""
+    pasts: tuple[Any, ...]  # the cache of each model
+    last: Tensor  # (1, 1) the token before the next one
+    scores: Any = ()  # (1, V) log-probabilities of the next token, after the first step
 
 
 class _Context:
@@ -238,12 +228,9 @@ class _IncrementalDecoder:
         ends = [place for stop in self.stops if (place := self.pending.find(stop)) >= 0]
         if ends:
             return self.pending[: min(ends)], True
-        held_back = 0 if last else max((_partial_stop(self.pending, stop) for stop in self.stops), default=0)
-        certain = self.pending[: len(self.pending) - held_back]
+        longest = 0 if last else len(self.pending)
+        sizes = ((stop, size) for stop in self.stops for size in range(1, min(len(stop), longest + 1)))
+        held_back = max((size for stop, size in sizes if self.pending.endswith(stop[:size])), default=0)
+        certain = self.pending[: len(self.pending) - held_back]  # what follows may begin a stop text
         self.pending = self.pending[len(certain) :]
         return certain, False
-
-
-def _partial_stop(text: str, stop: str) -> int:
-    """The number of characters at the end of a text that may start a stop text."""
-    return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)
