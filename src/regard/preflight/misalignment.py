@@ -187,12 +187,13 @@ def _best_shifts(scores: Floats) -> tuple[Integers, float]:
     costs = max(typical, 0) * np.array([0, *[SHIFT_LINES] * (len(scores) - 1), UNRELATED_LINES])
     total, previous = -costs, []
     for values in np.pad(scores, ((0, 1), (0, 0))).T:
-        jump = total.max() - costs
-        previous.append(np.where(total >= jump, np.arange(len(total)), total.argmax()))
+        best = int(total.argmax())
+        jump = total[best] - costs
+        previous.append((total >= jump, best))
         total = np.maximum(total, jump) + values
     path = [int(total.argmax())]
-    for origin in reversed(previous[1:]):
-        path.append(int(origin[path[-1]]))
+    for stays, best in reversed(previous[1:]):
+        path.append(path[-1] if stays[path[-1]] else best)
     return np.array(path[::-1]), typical
 
 

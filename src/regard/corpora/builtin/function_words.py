@@ -87,9 +87,10 @@ def _verb_form(voice: str, english: str, entry: str) -> list[VerbForm]:
         part = next((option for option in options if f" {option} " in rest), "")
         rest = rest.replace(f" {part} ", " ") if part else rest
         parts.append(part.lower())
-    french_forms = (conjugate(modal) if modal else None, tense)
-    flags = ("habitual" in traits, "undated" not in traits)
-    return [VerbForm(voice, rest.strip(), *parts, *french_forms, len(english.split()), *flags)] * int(weight)
+    negation, adverb, link, form = parts
+    conjugated, flags = conjugate(modal) if modal else None, ("habitual" in traits, "undated" not in traits)
+    row = VerbForm(voice, rest.strip(), negation, adverb, link, form, conjugated, tense, len(english.split()), *flags)
+    return [row] * int(weight)
 
 
 VERB_FORMS = {
