@@ -75,7 +75,7 @@ def test_of_two_layers_the_mean_is_taken() -> None:
 
 
 def test_without_attention_there_is_nothing_to_align() -> None:
-    with pytest.raises(InputError, match="no cross-attention"):
+    with pytest.raises(InputError, match="has no attention 'cross'"):
         extract_alignment(made("a b", "x"))
 
 

@@ -39,7 +39,7 @@ UNITS = {"attention": "weight", "rollout": "share", "value": "norm", "gradient":
 SIGNED = ("gradient", "ablation")
 PER_HEAD = ("attention", "value")  # methods with a map for every layer and head
 POINTS = 8  # of the Gauss-Legendre quadrature of integrated gradients
-BATCH_TOKENS = {"cpu": 2048, "mps": 4096, "cuda": 32768}  # of all copies of a sentence that run at once
+BATCH_TOKENS = 2048  # of all copies of a sentence that run at once
 
 
 class Map(NamedTuple):
@@ -230,7 +230,7 @@ def gradient(trace: Trace, kind: str, model: nn.Module) -> Map:
     slopes = []
     # cuDNN's recurrent kernels have no gradients in eval mode
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-        for steps in torch.arange(len(target)).split(_copies(trace, model)):
+        for steps in torch.arange(len(target)).split(_copies(trace)):
             total = torch.zeros(len(steps), len(columns.ids))
             for point, weight in zip(points.tolist(), weights.tolist(), strict=True):
                 with scaled_embeddings(model, (1 + point) / 2) as (original, scaled):
@@ -283,7 +283,7 @@ def ablation(trace: Trace, kind: str, model: nn.Module) -> Map:
         ]
         if not all(texts):
             raise InputError("the source has only one word: nothing is left without it")
-        size, target = _copies(trace, model), _explained_tokens(trace)
+        size, target = _copies(trace), _explained_tokens(trace)
         parts = [log_probabilities(model, texts[at : at + size], target, start) for at in range(0, len(texts), size)]
         logs = torch.cat(parts).cpu()
         drops = (logs[0] - logs[1:]).T
@@ -309,6 +309,11 @@ def log_probabilities(
     return logits[:, starts[0] :].float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
 
 
+def _copies(trace: Trace) -> int:
+    """The number of copies of a sentence that run at once."""
+    return max(1, BATCH_TOKENS // (len(trace.source.ids) + len(trace.target.ids)))
+
+
 def _explained_tokens(trace: Trace) -> list[int]:
     """The tokens whose probabilities are explained: those written, or a bert's predictions of its masks."""
     if trace.family != "bert":
@@ -317,9 +322,3 @@ def _explained_tokens(trace: Trace) -> list[int]:
         raise InputError("this bert has no masked-token head, and so no probabilities to explain")
     pairs = zip(trace.source.ids, trace.alternatives, strict=True)
     return [best[0].id if number == trace.special.mask else number for number, best in pairs]
-
-
-def _copies(trace: Trace, model: nn.Module) -> int:
-    """The number of copies of a sentence that run at once."""
-    limit = BATCH_TOKENS[next(model.parameters()).device.type]
-    return max(1, limit // (len(trace.source.ids) + len(trace.target.ids)))

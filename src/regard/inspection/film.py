@@ -80,20 +80,20 @@ def frames(root: Path) -> dict[int, Path]:
 def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[str, str] = ("", "")) -> str:
     """The film as one self-contained HTML page; `scores` are shown beside their updates, the last one is its title."""
     paths = frames(root)
-    shown = np.unique(np.linspace(0, len(paths) - 1, MAX_FRAMES).round().astype(int))
-    updates = [list(paths)[index] for index in shown]
+    chosen = np.unique(np.linspace(0, len(paths) - 1, MAX_FRAMES).round().astype(int))
+    updates = [list(paths)[index] for index in chosen]
     frame_weights = [load_file(paths[update]) for update in updates]
     sentences: list[dict[str, Any]] = folders.read_json(root / FILM / SENTENCES)
     parts = []
     for number, sentence in enumerate(sentences):
         source, target = Side(**sentence["source"]), Side(**sentence["target"])
         weights = torch.stack([frame[str(number)] for frame in frame_weights]).float() / 255  # (F, L, H, T, S)
-        last = Map("attention", "cross", target, source, weights[-1], weights[-1].mean(1))
+        shown = Map("attention", "cross", target, source, weights, weights.mean(2))
         data = {
             "family": "film",
             "source": pages.words(source, languages[0]),
             "target": pages.words(target, languages[1]),
-            "maps": [inspector.to_values(last, weights, bits=8, languages=languages)],
+            "maps": [inspector.to_values(shown, bits=8, languages=languages)],
             "layer": default_layer(weights.shape[1]),
             "head": -1,
             "frames": [" · ".join(filter(None, (f"update {update:,}", scores.get(update)))) for update in updates],

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from regard.inspection import attribution, pages, quality
 from regard.inspection.alignment import cross_attention
@@ -81,17 +80,13 @@ def contents(
     }
 
 
-def to_values(
-    shown: Map, frames: Tensor | None = None, bits: int = 16, languages: tuple[str, str] = ("", "")
-) -> dict[str, Any]:
+def to_values(shown: Map, bits: int = 16, languages: tuple[str, str] = ("", "")) -> dict[str, Any]:
     """A map with 8 or 16 bits for each value from low to high; several heads are followed by their combination.
 
-    A film has `frames` (frame, layer, head, row, column) instead of the values of the map.
+    The values of a film have one more dimension, the frames.
     """
-    layers, heads = shown.values.shape[:2]
-    values, joined = (shown.values, shown.joined) if frames is None else (frames, frames.mean(2))
-    if heads > 1:
-        values = torch.cat([values, joined.unsqueeze(-3)], -3)
+    layers, heads = shown.values.shape[-4:-2]
+    values = torch.cat([shown.values, shown.joined.unsqueeze(-3)], -3) if heads > 1 else shown.values
     low = -shown.high if shown.signed else 0.0
     shares = ((values - low) / (shown.high - low)).clamp(0, 1)
     numbers = (shares * (2**bits - 1)).round().numpy().astype(f"<u{bits // 8}")

@@ -207,7 +207,7 @@ def trace(
         hypotheses = [Hypothesis([], 0.0, 0.0, True, [])] * len(sources)
     record: Record = {} if encoded is None else dict(encoded.record)
     logits, starts = teacher_force(model, sources, targets, record, encoded, start=special.start)
-    steps: list[Steps] = [(torch.zeros(0), [])] * len(sources)
+    steps = [(torch.zeros(0), list[list[Alternative]]())] * len(sources)
     if logits.shape[-1]:
         steps = _steps(logits, starts, written, top, tokenizers.target)
     attention = {}
@@ -269,14 +269,10 @@ def teacher_force(
     return writer.step(before, state, record)[0], no_offset
 
 
-Steps = tuple[Tensor, list[list[Alternative]]]
-"""The log-probabilities of a sentence's tokens, and the alternatives of every step."""
-
-
 def _steps(
     logits: Tensor, starts: Sequence[int], targets: Sequence[Sequence[int]], top: int, tokenizer: Tokenizer
-) -> list[Steps]:
-    """The log-probabilities of the targets' tokens and of the best tokens, from (B, longest, V)."""
+) -> list[tuple[Tensor, list[list[Alternative]]]]:
+    """For every target the log-probabilities of its tokens and the best tokens of every step, from (B, longest, V)."""
     lengths = list(map(len, targets))
     rows = zip(logits, starts, lengths, strict=True)
     chosen = torch.cat([row[start : start + length] for row, start, length in rows]).float()
