@@ -474,6 +474,8 @@ def find_values(name: str) -> dict[str, Any]:
     path = Path(name)
     if os.path.isdir(name):
         return load_config(path).values()
+    if path.suffix == ".json":
+        raise ConfigError(f"{name} is not a recipe. Give the model folder ({path.parent}) or a .toml file")
     if path.suffix == ".toml":
         return _load_toml(path)
     recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}

@@ -32,9 +32,7 @@ class Comparison(Report):
     scores: dict[str, dict[str, Score]]  # by system and metric
     signatures: dict[str, dict[str, str]]  # sacreBLEU signatures by metric and test
     by_length: dict[str, list[Bucket]]  # by system
-    against: list[
-        dict[str, Any]
-    ]  # each other system and the first one: how many sentences differ, and the largest gaps
+    against: list[dict[str, Any]]  # each other system against the first: counts of sentences, and the largest gaps
     references: Sequence[Sequence[str]]
     sources: Sequence[str] | None = None
     paths: Mapping[str, str] | None = None  # the file or folder of every system
