@@ -40,7 +40,7 @@ def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple
                 declared = part.element.attributes.get("srclang") or header
                 first = [declared] if declared not in ("", "*all*") and not known else []
                 for code in (*first, *(variant.language for variant in variants)):
-                    if not any(same_language(code, other) for other in known):
+                    if code not in known and not any(same_language(code, other) for other in known):
                         known.append(code)
                 if len(known) > 2:
                     raise DataError(
