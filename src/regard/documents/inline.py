@@ -138,9 +138,10 @@ def extract_tags(pieces: Sequence[Piece]) -> Extracted:
     """Take the tags out of a text, and keep what is needed to insert them into its translation."""
     marked = "".join(piece if isinstance(piece, str) else MARKS[piece.side] for piece in pieces)
     body, leading = marked.strip(), marked[: len(marked) - len(marked.lstrip())]
+    runs = RUN.finditer(body) if any(mark in body for mark in MARKS.values()) else ()
     remaining = iter([piece for piece in pieces if isinstance(piece, Tag)])
     text, tags, end = "", list[PlacedTag](), 0
-    for run in RUN.finditer(body):
+    for run in runs:
         text, end, after = text + body[end : run.start()], run.end(), body[run.end() : run.end() + 1]
         placed = list(_read_run(body, run, remaining))
         sides, separator = {one.tag.side for one in placed}, ""
@@ -182,6 +183,9 @@ class Token(NamedTuple):
     place: int  # 0: the letters; -1: the mark before them; 1, 2, ...: the marks after them
 
 
+LETTERS_OR_MARK = re.compile(r"[^\W_](?:\S*[^\W_])?|\S")
+
+
 def _find_tokens(text: str, count: int) -> list[Token]:
     """The tokens of the words that an alignment counts; in text without spaces these words are of equal length."""
     spans = [match.span() for match in re.finditer(r"\S+", text)]
@@ -189,11 +193,12 @@ def _find_tokens(text: str, count: int) -> list[Token]:
         spans = list(pairwise(i * len(text) // count for i in range(count + 1)))
     tokens = []
     for word, (start, end) in enumerate(spans):
-        letters = [i for i in range(start, end) if text[i].isalnum()]
-        first, last = (letters[0], letters[-1] + 1) if letters else (start, start)
-        tokens += [Token(i, i + 1, word, i - first) for i in range(start, first)]
-        tokens += [Token(first, last, word, 0)] if letters else []
-        tokens += [Token(i, i + 1, word, i - last + 1) for i in range(last, end)]
+        if text[start:end].isalnum():
+            tokens.append(Token(start, end, word, 0))
+            continue
+        parts = [match.span() for match in LETTERS_OR_MARK.finditer(text, start, end)]
+        letters = next((number for number, (first, _) in enumerate(parts) if text[first].isalnum()), -1)
+        tokens += [Token(first, last, word, number - letters) for number, (first, last) in enumerate(parts)]
     return tokens
 
 
@@ -319,20 +324,20 @@ class _Placement:
         """
         middle = bisect_right(self.source, placed.at, key=lambda token: token.end)
         near = range(max(middle - MAX_DISTANCE, 0), min(middle + MAX_DISTANCE, len(self.source)))
-        links = [(i, j) for i in near for j in self.aligned[i]]
         if placed.space_before != placed.space_after:  # joined to the word after it, or to the one before it
-            neighbours = [j for i, j in links if i == middle - placed.space_after]
+            neighbour = middle - placed.space_after
+            neighbours = self.aligned[neighbour] if neighbour in near else []
             if neighbours:
                 return max(neighbours) + 1 if placed.space_after else min(neighbours)
         proportional = round(len(self.target) * middle / len(self.source)) if self.source else 0
         words = self.source[middle - 1].word + 1 if middle else 0
+        links = [(i < middle, j, 0.5 ** abs(self.source[i].word + 0.5 - words)) for i in near for j in self.aligned[i]]
 
         def cost(gap: int) -> tuple[float, int, int]:
-            crossing = (self.source[i].word for i, j in links if (i < middle) != (j < gap))
-            crossed = sum(0.5 ** abs(word + 0.5 - words) for word in crossing)
+            crossed = sum(weight for is_before, j, weight in links if is_before != (j < gap))
             return crossed, abs(gap - proportional), gap
 
-        return min({proportional, *(gap for _, j in links for gap in (j, j + 1))}, key=cost)
+        return min({proportional, *(gap for _, j, _ in links for gap in (j, j + 1))}, key=cost)
 
 
 def _flatten(nodes: Sequence[Node]) -> Iterator[tuple[int, PlacedTag]]:

@@ -38,8 +38,9 @@ def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple
             variants = _variants(part)
             if languages is None:
                 declared = part.element.attributes.get("srclang") or header
-                first = [declared] if declared not in ("", "*all*") and not known else []
-                for code in (*first, *(variant.language for variant in variants)):
+                if declared not in ("", "*all*") and not known:
+                    known.append(declared)
+                for code in [variant.language for variant in variants if variant.language not in known]:
                     if not any(same_language(code, other) for other in known):
                         known.append(code)
                 if len(known) > 2:
@@ -67,10 +68,8 @@ def _variants(unit: Unit) -> list[Variant]:
 
 def _parse_unit(unit: Unit, variants: list[Variant], languages: Languages | None) -> Entry:
     codes = tuple(variant.language for variant in variants)
-    source, target = (
-        None if (number := find_language(codes, language)) is None else variants[number]
-        for language in languages or ("", "")
-    )
+    numbers = [find_language(codes, language) for language in languages or ("", "")]
+    source, target = (None if number is None else variants[number] for number in numbers)
     text, translation = (variant.segment.text if variant else "" for variant in (source, target))
 
     def gap(everything: bool) -> Gap:
