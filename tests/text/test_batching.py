@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,12 +214,11 @@ FLAT = np.concatenate([TEXTS.text.ids(n) for n in range(60)]).tolist()
 
 
 def epoch_of(
-    config: Config, *values: str, texts: Dataset = TEXTS, order: object = ORDER, batch_tokens: int = 96, **other: int
+    config: Config, *values: str, texts: Dataset = TEXTS, order: object = ORDER, batch_tokens: int = 96, **other: Any
 ) -> Epoch:
     config = config.with_values(values)
-    return packed_epoch(
-        texts.text, np.asarray(order), config, OWN_SPECIAL_IDS, batch_tokens=batch_tokens, **FIRST | other
-    )
+    options: dict[str, Any] = {"batch_tokens": batch_tokens, **FIRST, **other}
+    return packed_epoch(texts.text, np.asarray(order), config, OWN_SPECIAL_IDS, **options)
 
 
 def rows(epoch: Epoch, name: str) -> dict[int, list[int]]:
@@ -271,7 +271,7 @@ def test_a_continuous_text_has_no_end_tokens() -> None:
     assert flat(epoch, "target_in") == [START, *expected[:-1]]
 
 
-def masked(*values: str, **other: int) -> Batch:
+def masked(*values: str, **other: Any) -> Batch:
     return epoch_of(BERT, *values, **other).make(0)
 
 
@@ -301,7 +301,7 @@ def test_masked_tokens_do_not_depend_on_the_batch() -> None:
 
 
 @pytest.mark.parametrize("other", [{"seed": 2}, {"epoch": 1}])
-def test_another_seed_or_epoch_masks_other_tokens(other: dict[str, int]) -> None:
+def test_another_seed_or_epoch_masks_other_tokens(other: dict[str, Any]) -> None:
     first, second = (rows(epoch_of(BERT, cover_all=True, **options), "source") for options in ({}, other))
     assert first.keys() == second.keys()
     assert first != second

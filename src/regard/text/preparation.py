@@ -225,11 +225,9 @@ class ChunkEncoder:
         self._settings = settings
 
         @cache  # sides that share a tokenizer share its cache of words
-        def encoders(text: str) -> tuple[Tokenizer, CorpusEncoder, CorpusEncoder | None]:
-            tokenizer = Tokenizer(text)
-            if not settings.variants:
-                return tokenizer, CorpusEncoder([tokenizer]), None
-            dropped = drop_merges(tokenizer, settings.bpe_dropout, seed=settings.seed)
+        def encoders(text: str) -> tuple[Tokenizer, CorpusEncoder, CorpusEncoder]:
+            tokenizer, dropout, seed = Tokenizer(text), settings.bpe_dropout, settings.seed
+            dropped = drop_merges(tokenizer, dropout, seed=seed) if settings.variants else [tokenizer]
             return tokenizer, CorpusEncoder([tokenizer]), CorpusEncoder(dropped)
 
         self._tokenizers, self._plain, self._dropout = zip(*map(encoders, settings.tokenizers), strict=True)
