@@ -28,7 +28,7 @@ from regard.training import loop
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
-from regard.training.request import clear_folder
+from regard.training.train import clear_folder
 from regard.training.validation import final_scores, translate, valid_loss, validate, validation_set
 from tests.test_folders import HOLD, line, running
 from tests.training.runs import make_config, make_data, out_of_memory_above, write_corpus

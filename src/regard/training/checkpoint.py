@@ -11,8 +11,8 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,6 @@ SUFFIX = ".safetensors"
 
 Groups = Mapping[str, Mapping[str, Tensor]]
 """Tensors by name, in groups: model, optimizer, average."""
-Place = Callable[[str, Tensor], Tensor]
-"""Takes the name of a saved tensor and the tensor; returns it or, if it is sharded, the shard of this process."""
 
 
 @dataclass
@@ -41,37 +39,23 @@ class Progress:
     """The state of a run besides its tensors."""
 
     update: int = 0
-    position: float = 0
-    """The update or, with train.minutes, the share of the time used, times train.updates."""
-    next_validation: float = 0
-    """The position at which the next validation is due."""
-    next_save: float = 0
-    """The position at which the next checkpoint is due."""
-    saved: list[int] = field(default_factory=list)
-    """The updates of the last checkpoints by train.save_every, oldest first."""
+    position: float = 0  # the update or, with train.minutes, the share of the time used, times train.updates
+    next_validation: float = 0  # the position at which the next validation is due
+    next_save: float = 0  # the position at which the next checkpoint is due
     epoch: int = 0
-    batch: int = 0
-    """Global batches of the epoch that were trained on."""
-    tokens: int = 0
-    """Target tokens trained on."""
-    skipped: int = 0
-    """Updates skipped because the loss or gradient was NaN or inf."""
+    batch: int = 0  # global batches of the epoch that were trained on
+    tokens: int = 0  # target tokens trained on
+    skipped: int = 0  # updates skipped because the loss or gradient was NaN or inf
     nan_in_a_row: int = 0
-    lr_scale: float = 1.0
-    """Factor of the learning rate; below 1 after a rollback."""
-    split: int = 1
-    """Number of parts that a batch is split into because GPU memory is short."""
+    lr_scale: float = 1.0  # factor of the learning rate; below 1 after a rollback
+    split: int = 1  # number of parts that a batch is split into because GPU memory is short
     best_score: float | None = None
-    best_loss: float | None = None
-    """Ties go to the lower validation loss."""
+    best_loss: float | None = None  # ties go to the lower validation loss
     best_update: int = 0
     validations_since_best: int = 0
-    seconds: float = 0.0
-    """Seconds of updates."""
-    prepared: float = 0.0
-    """Seconds before the first update, with train.minutes."""
-    elapsed: float = 0.0
-    """Seconds of the whole run so far, with train.minutes."""
+    seconds: float = 0.0  # of updates
+    prepared: float = 0.0  # seconds before the first update, with train.minutes
+    elapsed: float = 0.0  # seconds of the whole run so far, with train.minutes
     finished: bool = False
 
 
@@ -103,8 +87,14 @@ def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[
     return path
 
 
-def load_tensors(path: Path, place: Place = lambda name, tensor: tensor) -> dict[str, dict[str, Tensor]]:
-    """The tensors of a checkpoint, which is not verified; `place` is called with each of them."""
+def load_tensors(
+    path: Path, place: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor
+) -> dict[str, dict[str, Tensor]]:
+    """The tensors of a checkpoint, which is not verified.
+
+    `place` is called with the name of each tensor and the tensor; it returns it or, if it is sharded, its shard of this
+    process.
+    """
     tensors: dict[str, dict[str, Tensor]] = {}
     for name in [name for name in folders.read_checksums(path) if name.endswith(SUFFIX)]:
         try:
@@ -190,7 +180,8 @@ class CheckpointWriter:
     def __init__(self, root: Path, *, keep: int) -> None:
         self._root, self._keep = root, keep
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._jobs: dict[str, Future[Any]] = {}  # copy and write
+        self._copied: Future[Groups] | None = None
+        self._written: Future[Path] | None = None
         self._buffers: list[Tensor] = []  # reused: pinned memory is slow to allocate
         self._stream: torch.cuda.Stream | None = None  # copies from the GPU without delaying its work
 
@@ -206,43 +197,27 @@ class CheckpointWriter:
         elif device.type != "cpu":  # only one thread may use such a device
             originals = [tensor.to("cpu", copy=True) for tensor in originals]
         names = {group: list(named) for group, named in tensors.items()}
-        copy = self._thread.submit(self._copy, update, names, originals)
-        write = self._thread.submit(self._write, update, copy, dict(progress), frozenset(protect))
-        self._jobs = {"copy": copy, "write": write}
+        self._copied = self._thread.submit(self._copy, update, names, originals)
+        self._written = self._thread.submit(self._write, update, self._copied, dict(progress), frozenset(protect))
 
     def wait_for_copy(self) -> None:
         """Wait until the tensors of the last save may change."""
-        self._finish("copy")
+        if self._copied is not None:
+            self._copied.result()
 
     def wait(self) -> Path | None:
         """Wait for the checkpoint that is being written and return its path; None if there is none."""
-        path: Path | None = self._finish("write")
-        return path
-
-    def _finish(self, job: str) -> Any:
-        """Wait for a job and return its result, or raise its error once."""
-        future = self._jobs.get(job)
-        if future is None:
-            return None
-        try:
-            return future.result()
-        finally:
-            if future.done():  # otherwise Ctrl-C interrupted the wait, and the thread still reads the copies
-                self._jobs.pop(job, None)
+        return None if self._written is None else self._written.result()
 
     def __enter__(self) -> CheckpointWriter:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            self.wait()
-        except RunError as failure:
-            if error is None:
-                raise
-            error.add_note(f"and {failure}")  # the first error ended the run
+            with suppress(RunError) if error is not None else nullcontext():  # the first error ended the run
+                self.wait()
         finally:
             self._thread.shutdown()
-            self._jobs.clear()
             self._buffers.clear()
 
     def _copy(self, update: int, names: Mapping[str, list[str]], tensors: list[Tensor]) -> Groups:

@@ -39,14 +39,11 @@ class Clock:
         """`validation_updates` is the expected time of the first validation, in updates. The last validation and the
         final scores are expected to take as long as `final_validations` validations."""
         self.settings = settings
-        self.spent = 0.0
-        """Seconds of earlier starts of the run."""
-        self.prepared = 0.0
-        """Seconds before the first update."""
+        self.spent = 0.0  # seconds of earlier starts of the run
+        self.prepared = 0.0  # seconds before the first update
         self._start = time.perf_counter() if start is None else start
         self._wall_start, self._cpu_start = time.perf_counter(), time.thread_time()
-        self.timed_update = 0.0
-        """Seconds of an update, timed before training; 0 if none was timed."""
+        self.timed_update = 0.0  # seconds of an update, timed before training; 0 if none was timed
         self.validation_updates = validation_updates
         self._final_validations = final_validations
         self._updates: deque[float] = deque(maxlen=RECENT_UPDATES)

@@ -26,17 +26,19 @@ from regard.text.files import one_line
 from regard.training.data import Files
 from regard.training.events import ActivityEvent, Observer, Say
 from regard.training.observers import PlainLines
-from regard.training.request import (
+from regard.training.start_from import origin_checksums
+from regard.training.train import (
     PathLike,
     Request,
+    Run,
     check_folder,
     check_request,
     clear_folder,
     find_settings,
+    restored_state,
     text_files,
+    train,
 )
-from regard.training.start_from import origin_checksums
-from regard.training.train import Run, restored_state, train
 from regard.translation.translator import Result, Translator
 
 TEXTS = "distilled-"  # the folder of the translations, followed by a hash of teacher, source, beam size and precision

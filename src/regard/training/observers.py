@@ -31,8 +31,7 @@ from regard.training.events import (
 from regard.training.loop import Training
 
 BOARD = "tensorboard"  # the folder of TensorBoard files in a run's folder
-FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)
-"""The files and folders that observers write in a run's folder."""
+FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)  # written in a run's folder
 RECENT_UPDATES = 50  # updates over which the displayed loss and speed are averaged
 LINE_EVERY = 60.0  # seconds between two plain lines without a validation
 SCORE_FORMATS = {"bleu": ("BLEU", ".2f"), "chrf": ("chrF", ".2f"), "valid_loss": ("valid loss", ".3f")}
@@ -118,10 +117,8 @@ class Statistics:
         self.update: UpdateEvent | None = None
         self.activity = "preparing"
         self.best_update = 0
-        self.losses: dict[int, float] = {}
-        """By update, as in the journal."""
-        self.validations: dict[int, dict[str, Any]] = {}
-        """By update, as in the journal."""
+        self.losses: dict[int, float] = {}  # by update, as in the journal
+        self.validations: dict[int, dict[str, Any]] = {}  # by update, as in the journal
         self._recent: deque[UpdateEvent] = deque(maxlen=RECENT_UPDATES)
 
     def observe(self, event: Event) -> None:
@@ -171,11 +168,9 @@ class PlainLines:
 
     def observe(self, event: Event) -> None:
         self._statistics.observe(event)
-        is_validation = isinstance(event, ValidationEvent)
-        if is_validation or (isinstance(event, UpdateEvent) and time.monotonic() - self._last > LINE_EVERY):
-            self._write(event if isinstance(event, ValidationEvent) else None)
-
-    def _write(self, validation: ValidationEvent | None) -> None:
+        validation = event if isinstance(event, ValidationEvent) else None
+        if not validation and not (isinstance(event, UpdateEvent) and time.monotonic() - self._last > LINE_EVERY):
+            return
         self._last, statistics = time.monotonic(), self._statistics
         update = statistics.update.update if statistics.update else 0
         parts = [f"update {update:>7,}", f"loss {statistics.loss:.3f}", f"{statistics.tokens_per_second:,.0f} tokens/s"]

@@ -1,19 +1,35 @@
-"""Sizing: choose a model size and a schedule from data and hardware; pure functions that measure nothing.
+"""Sizing: choose a model size and a schedule from data and hardware.
 
 If the number of updates is given, the choice depends only on the data, the kind of device (cpu, cuda) and whether it
-has kernels for packed pairs, so that two such machines choose the same.
+has kernels for packed pairs, so that two such machines choose the same. With `--minutes` a few updates are timed, and
+the size is chosen by their speed; the clock ends the run, so the number of updates is an estimate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
+import torch
+from torch import nn
+
+from regard import kernels
 from regard.config import Config, TrainConfig
 from regard.counting import count, count_flops
-from regard.results import counted
+from regard.devices import supports_bf16
+from regard.memory import free_memory
+from regard.results import counted, format_duration
+from regard.training.clock import RESERVE_SHARE, make_clock
+from regard.training.data import Data
+from regard.training.distributed import Runtime
+from regard.training.events import Say
+from regard.training.loop import Training
 
 SCHEDULE_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
 CHOSEN_FIELDS = SCHEDULE_FIELDS | {
@@ -35,6 +51,12 @@ VALIDATIONS = 20  # of a run
 SAVES_IN_MINUTES = 10  # of a run with --minutes: a killed run loses a tenth of its updates
 VALIDATIONS_IN_MINUTES = 8  # of a run with --minutes, if they take less than a tenth of the time; at least 2
 GRAPH_SHAPES = 24, 48  # shapes of padded batches for CUDA graphs: of a small model, and of one of size 512 or more
+TIMED_SECONDS = 1.5  # of updates with each number of threads
+MAX_TIMED_UPDATES = 60
+WARM_UPDATES = 4  # on a GPU not timed: they choose kernels, allocate memory and capture graphs
+CPU_TIMED_TOKENS = 1024  # of an update that is timed on a CPU: enough to see its speed
+
+MakeModel = Callable[[Config], nn.Module]
 
 
 class ModelShape(NamedTuple):
@@ -47,8 +69,7 @@ class ModelShape(NamedTuple):
     feed_forward: int
     dropout: float
     r_drop: float = 0.0
-    on_cpu: bool = True
-    """Whether a CPU can train it within hours."""
+    on_cpu: bool = True  # a CPU can train it within hours
 
 
 # Little data: fewer layers, narrower, more dropout (Sennrich and Zhang 2019; Araabi and Monz 2020). The second is the
@@ -87,20 +108,14 @@ class Facts:
     """Facts about data and hardware from which a size is chosen."""
 
     examples: int
-    source_length: float
-    """Mean tokens of a source; 0 for language models."""
+    source_length: float  # mean tokens of a source; 0 for language models
     target_length: float
-    device: str
-    """cpu, cuda or mps."""
+    device: str  # cpu, cuda or mps
     cores: int
-    has_packed_kernels: bool = True
-    """Whether a GPU has kernels for packed pairs: with bf16 and Triton."""
-    seconds: float | None = None
-    """The time for updates; None for no limit."""
-    validation_seconds: float = 0.0
-    """The estimated time of a validation."""
-    measured_flops: float = 0.0
-    """Measured FLOPs per second of training; 0 if they were not measured."""
+    has_packed_kernels: bool = True  # a GPU with bf16 and Triton has them
+    seconds: float | None = None  # the time for updates; None for no limit
+    validation_seconds: float = 0.0  # the estimated time of a validation
+    measured_flops: float = 0.0  # per second of training; 0 if they were not measured
 
     @property
     def flops(self) -> float:
@@ -145,7 +160,8 @@ def choose(config: Config, unset: frozenset[str], facts: Facts) -> Config:
     ]
     for shape in reversed(shapes):
         sized = _with_model(config, unset, shape, facts)
-        if facts.seconds is None or facts.seconds >= MIN_EPOCHS_IN_MINUTES * epoch_seconds(sized, facts):
+        epoch_seconds = facts.epoch_tokens * seconds_per_token(sized, facts)
+        if facts.seconds is None or facts.seconds >= MIN_EPOCHS_IN_MINUTES * epoch_seconds:
             break
     return _with_schedule(sized, unset, facts)
 
@@ -213,7 +229,7 @@ def _batch_tokens(config: Config, facts: Facts) -> int:
     grown = 8192 * (facts.epoch_tokens / MULTI30K_TOKENS) ** (1 / 3)
     limit = min(grown, facts.epoch_tokens / 100, 65_536 if facts.has_gpu else 4096)
     if facts.seconds is not None:
-        limit = min(limit, facts.seconds / (MIN_UPDATES_IN_MINUTES * _seconds_per_token(config, facts)))
+        limit = min(limit, facts.seconds / (MIN_UPDATES_IN_MINUTES * seconds_per_token(config, facts)))
     return max(1024, 1 << math.floor(math.log2(max(limit, 1))))
 
 
@@ -239,15 +255,11 @@ def tokens_per_update(settings: TrainConfig) -> int:
 
 def update_seconds(config: Config, facts: Facts) -> float:
     """Estimated seconds of an update."""
-    return tokens_per_update(config.train) * _seconds_per_token(config, facts)
+    return tokens_per_update(config.train) * seconds_per_token(config, facts)
 
 
-def epoch_seconds(config: Config, facts: Facts) -> float:
-    """Estimated seconds of an epoch."""
-    return facts.epoch_tokens * _seconds_per_token(config, facts)
-
-
-def _seconds_per_token(config: Config, facts: Facts) -> float:
+def seconds_per_token(config: Config, facts: Facts) -> float:
+    """Estimated seconds of a token of an epoch."""
     if facts.is_pairs:
         source, target = max(1, round(facts.source_length)), max(1, round(facts.target_length))
     else:
@@ -266,7 +278,7 @@ def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any
     )
 
 
-def describe(config: Config, facts: Facts, time: str = "") -> str:
+def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
     """`29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (9.1 million parameters), ...`"""
     model, settings = config.model, config.train
     data = f"{facts.examples:,} pairs" if facts.is_pairs else f"{facts.epoch_tokens:,.0f} tokens"
@@ -281,5 +293,117 @@ def describe(config: Config, facts: Facts, time: str = "") -> str:
     if settings.minutes:
         minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
         return f"{data}, {place}, {minutes}: {size}, about {updates}"
-    about = "" if facts.has_gpu or not time else f", about {time}"  # the formula is for a CPU
+    # the formula is for a CPU, and it ignores start-up and other programs
+    about = f", about {format_duration(seconds)}" if seconds >= 60 and not facts.has_gpu else ""
     return f"{data}, {place}: {size}, {updates}{about}; --minutes limits the time, --recipe sets the size"
+
+
+# Measurements on this machine
+
+
+def complete_config(
+    config: Config,
+    unset: frozenset[str],
+    data: Data,
+    runtime: Runtime,
+    *,
+    start: float,
+    choose_threads: bool,
+    make_model: MakeModel,
+    say: Say,
+) -> tuple[Config, float]:
+    """Choose the `unset` fields of a config from data, hardware and `train.minutes`, which are counted from `start`.
+
+    Returns the config and the seconds of an update, 0 if none was timed.
+    """
+    facts, minutes = gather_facts(data, runtime), config.train.minutes
+    if not minutes:
+        config = choose(config, unset, facts)
+        if unset:
+            seconds = make_clock(config, data, runtime.device.type).estimate(update_seconds(config, facts))
+            say(describe(config, facts, seconds))
+        return config, 0.0
+    facts = replace(facts, seconds=60 * minutes)
+    first_choice = choose(config, unset, facts)
+    seconds = time_update(first_choice, data, runtime, make_model, say if choose_threads else None)
+    facts = replace(facts, measured_flops=facts.flops * update_seconds(first_choice, facts) / seconds)
+    config = choose(config, unset, facts)
+    clock = make_clock(config, data, runtime.device.type, start=start)
+    clock.timed_update = update_seconds(config, facts)
+    usable = 60 * minutes * (1 - RESERVE_SHARE) - clock.elapsed() - clock.end_seconds()
+    validation = clock.validation_updates * clock.timed_update
+    facts = replace(facts, seconds=max(usable, 1.0), validation_seconds=validation, cores=torch.get_num_threads())
+    config = choose(config, unset, facts)
+    if unset:
+        say(describe(config, facts))
+    epoch = facts.epoch_tokens * seconds_per_token(config, facts)
+    if usable < epoch:
+        reason = (
+            f"only {usable / epoch:.0%} of an epoch fits into --minutes {minutes:g}"
+            if usable > 0
+            else f"--minutes {minutes:g} is too short: preparation and scoring alone take longer"
+        )
+        say(f"{reason}; --minutes {math.ceil((60 * minutes - usable + epoch) / 60)} would be enough")
+    return config, update_seconds(config, facts)
+
+
+def gather_facts(data: Data, runtime: Runtime) -> Facts:
+    """Collect the facts about data and hardware from which a size is chosen."""
+    store, is_pairs = data.train[0], data.config.model.is_translator
+    return Facts(
+        examples=len(store),
+        source_length=float(store.source.lengths.mean()) if is_pairs else 0.0,
+        target_length=float((store.target if is_pairs else store.text).lengths.mean()),
+        device=runtime.device.type,
+        cores=torch.get_num_threads(),
+        has_packed_kernels=kernels.is_available() and supports_bf16(runtime.device.type),
+    )
+
+
+def time_update(
+    config: Config,
+    data: Data,
+    runtime: Runtime,
+    make_model: MakeModel,
+    say: Say | None = None,
+    *,
+    cpu_tokens: int = CPU_TIMED_TOKENS,
+) -> float:
+    """Estimate the seconds of an update on this machine from a few updates, which are discarded.
+
+    On a CPU they have at most `cpu_tokens`. With `say`, one CPU thread is compared with all threads, and the faster is
+    used from now on: on a busy machine, threads wait for each other.
+    """
+    update_tokens, batch_tokens = tokens_per_update(config.train), config.train.batch_tokens // runtime.world_size
+    if runtime.device.type == "cpu":
+        batch_tokens = min(batch_tokens, cpu_tokens)
+    timed = replace(config.train, batch_tokens=batch_tokens, gradient_accumulation=1, compile="no")
+    config, single_process = replace(config, train=timed), Runtime(runtime.device, 0, 1)
+    training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)
+    training.batches = cycle(list(islice(training.batches, WARM_UPDATES)))  # so that each CUDA graph is captured once
+    threads, one_thread = torch.get_num_threads(), math.inf
+    if say and threads > 1 and runtime.device.type == "cpu":
+        torch.set_num_threads(1)
+        one_thread = _time(training)
+        torch.set_num_threads(threads)
+    all_threads = _time(training)
+    if say and one_thread < all_threads:
+        torch.set_num_threads(1)
+        factor = all_threads / one_thread
+        say(f"using one CPU thread: at the moment it is {factor:.1f} times as fast as {threads} threads")
+    del training
+    free_memory()
+    return min(one_thread, all_threads) * update_tokens / batch_tokens / runtime.world_size
+
+
+def _time(training: Training) -> float:
+    """The median seconds of an update."""
+    seconds: list[float] = []
+    warm = WARM_UPDATES if training.runtime.device.type == "cuda" else 1
+    while len(seconds) <= warm or (sum(seconds) < TIMED_SECONDS and len(seconds) < MAX_TIMED_UPDATES):
+        start = time.perf_counter()
+        training.step()
+        seconds.append(time.perf_counter() - start)
+        if warm == 1 and seconds[0] > TIMED_SECONDS:  # too slow to repeat
+            return seconds[0]
+    return median(seconds[warm:])
