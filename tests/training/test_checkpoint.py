@@ -551,13 +551,12 @@ def test_a_failure_in_the_background_is_raised_by_the_next_call(tiny_disk: Path)
     assert names(tiny_disk / "checkpoints") == ["update-00000001"]
 
 
-def test_a_folder_that_cannot_be_written_is_a_run_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").touch()
-    with (
-        pytest.raises(RunError, match="checkpoints is a file; a folder is needed"),
-        CheckpointWriter(tmp_path, keep=1) as saver,
-    ):
-        saver.save(1, groups(1), {})
+    saver = CheckpointWriter(tmp_path, keep=1)
+    saver.save(1, groups(1), {})
+    with pytest.raises(FolderError, match="checkpoints is a file; a folder is needed"):
+        saver.wait()
 
 
 def test_the_error_that_ended_the_run_comes_before_a_background_error(tmp_path: Path) -> None:

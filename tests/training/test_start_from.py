@@ -215,7 +215,7 @@ def berts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_a_shape_that_two_berts_do_not_have_is_refused(berts: list[Path], tmp_path: Path, value: str) -> None:
     name = value.partition("=")[0]
     config = base_config(berts).with_values([f"model.{value}"])
-    with pytest.raises(ConfigError, match=rf"two bert folders determine model.{name}: do not set it"):
+    with pytest.raises(ConfigError, match=rf"two bert folders make a transformer .*: do not set model.{name}"):
         check_start(config, berts, tmp_path / "out")
 
 
@@ -467,7 +467,7 @@ def test_another_shape_than_that_of_two_berts_is_refused_in_one_line(
     paths = [str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(tmp_path / "out")]
     refused = command(corpus, "train", *paths, *start, "--set", "model.norm=rms")
     assert refused.returncode == 2
-    assert refused.stderr.endswith("two bert folders determine model.norm: do not set it\n")
+    assert refused.stderr.endswith("with their tokenizers: do not set model.norm\n")
     assert "Traceback" not in refused.stderr
 
 

@@ -409,7 +409,7 @@ def test_a_run_whose_folder_is_deleted_ends_with_one_line_and_does_not_create_it
     def delete(event: Event) -> None:
         shutil.rmtree(out, ignore_errors=True)
 
-    with pytest.raises(RunError, match=r"out/.* cannot be written: No such file or directory"):
+    with pytest.raises(FolderError, match=r"out/.* cannot be written: No such file or directory"):
         training.run(no_validation, delete)
     assert not out.exists()
 

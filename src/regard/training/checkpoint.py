@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
 from regard import folders
@@ -66,9 +66,7 @@ def checkpoint_path(root: Path, update: int) -> Path:
 
 def update_number(path: Path) -> int:
     """The update of a checkpoint's folder."""
-    match = NAME.fullmatch(path.name)
-    assert match is not None
-    return int(match[1])
+    return int(path.name.removeprefix("update-"))
 
 
 # Writing and reading
@@ -90,19 +88,12 @@ def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[
 def load_tensors(
     path: Path, place: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor
 ) -> dict[str, dict[str, Tensor]]:
-    """The tensors of a checkpoint, which is not verified.
-
-    `place` is called with the name of each tensor and the tensor; it returns it or, if it is sharded, its shard of this
-    process.
-    """
+    """The tensors of a verified checkpoint; `place` takes each name and tensor and returns it, or a shard of it."""
     tensors: dict[str, dict[str, Tensor]] = {}
     for name in [name for name in folders.read_checksums(path) if name.endswith(SUFFIX)]:
-        try:
-            with clear_os_errors(path / name, "read"), safe_open(path / name, framework="pt") as file:
-                named = {key: place(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118 - not a dict
-        except SafetensorError as error:
-            raise FolderError(f"{path / name} is damaged or truncated: {error}") from error
-        tensors[name.removesuffix(SUFFIX)] = named
+        with clear_os_errors(path / name, "read"), safe_open(path / name, framework="pt") as file:
+            keys = file.keys()
+            tensors[name.removesuffix(SUFFIX)] = {key: place(key, file.get_tensor(key)) for key in keys}
     return tensors
 
 
@@ -116,10 +107,8 @@ def read_progress(path: Path) -> Progress:
 
 def verify_checkpoint(path: Path) -> None:
     """Compare a checkpoint's files with its checksums; a FolderError names a damaged file."""
-    names = folders.verify(path)
-    for name in (MODEL, PROGRESS):
-        if name not in names:
-            raise FolderError(f"{path} is damaged: {name} is not listed in {CHECKSUMS}")
+    if missing := {MODEL, PROGRESS}.difference(folders.verify(path)):
+        raise FolderError(f"{path} is damaged: {CHECKSUMS} does not list {' and '.join(sorted(missing))}")
 
 
 # The checkpoints of a run
@@ -140,17 +129,16 @@ def latest_checkpoint(root: Path, *, where: Callable[[int], bool] = lambda _: Tr
 
     Damaged ones are renamed to damaged-update-..., so that `prune` does not count them.
     """
-    remarks = []
+    messages = []
     for path in reversed([path for path in checkpoints(root) if where(update_number(path))]):
         try:
             verify_checkpoint(path)
+            return path, messages
         except RegardError as error:
-            remarks.append(f"{path.name} was skipped: {error}")
+            messages.append(f"{path.name} was skipped: {error}")
             with clear_os_errors(path):
                 folders.replace(path.with_name(f"damaged-{path.name}"), path)
-        else:
-            return path, remarks
-    return None, remarks
+    return None, messages
 
 
 def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> None:
@@ -174,7 +162,7 @@ class CheckpointWriter:
     """Copies and writes checkpoints in a background thread while training continues.
 
     The tensors of `save` must not change before `wait_for_copy` returns. An error of the background thread (a full
-    disk) is raised as a RunError by the next call. Each save is followed by `prune` with `keep` and `protect`.
+    disk) is raised by the next call. Each save is followed by `prune` with `keep` and `protect`.
     """
 
     def __init__(self, root: Path, *, keep: int) -> None:
@@ -214,7 +202,7 @@ class CheckpointWriter:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            with suppress(RunError) if error is not None else nullcontext():  # the first error ended the run
+            with suppress(RegardError) if error is not None else nullcontext():  # the first error ended the run
                 self.wait()
         finally:
             self._thread.shutdown()
@@ -239,9 +227,6 @@ class CheckpointWriter:
         return {group: {name: next(buffers) for name in named} for group, named in names.items()}
 
     def _write(self, update: int, copy: Future[Groups], progress: Mapping[str, Any], protect: Collection[int]) -> Path:
-        try:
-            path = save_checkpoint(self._root, update, copy.result(), progress)
-            prune(self._root, keep=self._keep, protect=protect)
-        except RegardError as error:
-            raise RunError(str(error)) from error
+        path = save_checkpoint(self._root, update, copy.result(), progress)
+        prune(self._root, keep=self._keep, protect=protect)
         return path

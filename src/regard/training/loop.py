@@ -63,13 +63,7 @@ class Training:
     """A run in a folder: model, optimizer, averaged weights and progress."""
 
     def __init__(
-        self,
-        folder: Path,
-        model: nn.Module,
-        config: Config,
-        data: Data,
-        runtime: Runtime,
-        clock: Clock | None = None,
+        self, folder: Path, model: nn.Module, config: Config, data: Data, runtime: Runtime, clock: Clock | None = None
     ) -> None:
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
         self.model = runtime.place(model, sharded=config.train.sharded)
@@ -220,27 +214,40 @@ class Training:
             with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver, stop_signal() as stop:
                 self._saver = saver
                 with self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy()):
-                    self._train_and_validate(saver, stop, validate)
+                    self._train(saver, stop, validate)
                 self.signal = stop.signal
         finally:
             self._saver, self._observe = None, lambda event: None
             self._restart_batches()  # ends the thread that loads batches
         return self.progress
 
-    def _train_and_validate(self, saver: CheckpointWriter, stop: StopSignal, validate: Validate) -> None:
+    def _train(self, saver: CheckpointWriter, stop: StopSignal, validate: Validate) -> None:
+        """Update, save and validate until the run is finished, or until a signal asks to stop."""
         settings = self.config.train
         if not self.progress.update:
             if settings.minutes:
                 self.clock.prepared = self.progress.prepared = self.clock.elapsed()
             self._save(saver)  # a rollback may need it
         while not self.progress.finished:
-            if not self._is_validation_due() and not self._train_to_checkpoint(saver, stop):
-                break
+            if not self._is_validation_due():
+                if self.step() is None:
+                    continue
+                progress, stopping = self.progress, bool(stop.signal)
+                if self.runtime.world_size > 1:  # all processes must stop at the same update
+                    stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(stopping)
+                is_due = progress.position >= progress.next_save
+                if is_due:
+                    progress.next_save = progress.position + settings.save_every
+                if is_due or stopping or self._is_validation_due():
+                    self._save(saver)
+                if stopping:
+                    return
+                continue
             try:
                 with stop.at_once() if self.runtime.world_size == 1 else nullcontext():
                     self._validate(saver, validate)
             except KeyboardInterrupt:  # the resumed run validates
-                break
+                return
             progress = self.progress
             out_of_patience = 0 < settings.patience <= progress.validations_since_best
             progress.finished = progress.position >= settings.updates or out_of_patience
@@ -248,25 +255,7 @@ class Training:
                 self._save(saver)
 
     def _is_validation_due(self) -> bool:
-        """Whether the next validation is due; `_train_to_checkpoint` saves a checkpoint before it."""
         return self.progress.position >= min(self.progress.next_validation, self.config.train.updates)
-
-    def _train_to_checkpoint(self, saver: CheckpointWriter, stop: StopSignal) -> bool:
-        """Make updates until a validation is due, and save before it; return False if a signal asks to stop."""
-        while not self._is_validation_due():
-            if self.step() is None:
-                continue
-            progress, stopping = self.progress, bool(stop.signal)
-            if self.runtime.world_size > 1:  # all processes must stop at the same update
-                stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(stopping)
-            is_due = progress.position >= progress.next_save
-            if is_due:
-                progress.next_save = progress.position + self.config.train.save_every
-            if is_due or stopping or self._is_validation_due():
-                self._save(saver)
-            if stopping:
-                return False
-        return True
 
     def _validate(self, saver: CheckpointWriter, validate: Validate) -> None:
         start, progress, settings = time.perf_counter(), self.progress, self.config.train
@@ -330,19 +319,6 @@ class Training:
         groups: dict[str, dict[str, Tensor]] = {"model": named_tensors(self.model), "optimizer": optimizer}
         return groups | ({"average": self.average} if self.average is not None else {})
 
-    def gathered_state(self) -> dict[str, dict[str, Tensor]]:
-        """`state` in the main process, with whole tensors; in a sharded run, all processes must call it."""
-        if not self.config.train.sharded or self.runtime.world_size == 1:
-            return self.state()
-        groups: dict[str, dict[str, Tensor]] = {}
-        for group, named in self.state().items():
-            groups[group] = {}
-            for name, tensor in named.items():  # one after the other: all of them may not fit into GPU memory
-                whole = full_tensor(tensor)
-                if self.runtime.is_main:
-                    groups[group][name] = whole.cpu()
-        return groups
-
     def resume(self) -> list[str]:
         """Load the newest intact checkpoint, if there is one; returns messages for the user."""
         path, messages = self._newest_checkpoint()
@@ -404,8 +380,14 @@ class Training:
         self.batches = self._endless_batches()
 
     def _save(self, saver: CheckpointWriter) -> None:
-        progress, settings = self.progress, self.config.train
-        tensors = self.gathered_state()
+        progress, settings, tensors = self.progress, self.config.train, self.state()
+        if settings.sharded and self.runtime.world_size > 1:
+
+            def gather(tensor: Tensor) -> Tensor:  # one after the other: all of them may not fit into GPU memory
+                whole = full_tensor(tensor)
+                return whole.cpu() if self.runtime.is_main else torch.empty(0)
+
+            tensors = {group: {name: gather(x) for name, x in named.items()} for group, named in tensors.items()}
         if not self.runtime.is_main:
             return
         self._observe(ActivityEvent(progress.update, "saving"))

@@ -45,10 +45,8 @@ def observing(training: Training, observe: Observer, say: Say) -> Iterator[Obser
     if config.train.film:  # all processes run the model, as weights may be sharded; the main one writes
         root = training.folder if runtime.is_main else None
         film_maker = film.Film(root, data.valid, data.tokenizers, sentences=config.train.film, update=update)
-    has_board = importlib.util.find_spec("tensorboard") is not None
-    if runtime.is_main and not has_board:
-        say("no TensorBoard files are written: pip install regard[tensorboard]")
-    with Board(training.folder, update) if runtime.is_main and has_board else nullcontext() as board:
+    has_board = runtime.is_main and importlib.util.find_spec("tensorboard") is not None
+    with Board(training.folder, update) if has_board else nullcontext() as board:
 
         def pass_on(event: Event) -> None:
             observe(event)
@@ -95,18 +93,14 @@ class Board:
                 self._open(event.update + 1)
 
     def __enter__(self) -> Board:
-        self._excepthook, threading.excepthook = threading.excepthook, self._ignore_os_error
+        hook = self._excepthook = threading.excepthook  # an OSError in TensorBoard's thread is raised by the next call
+        threading.excepthook = lambda error: None if issubclass(error.exc_type, OSError) else hook(error)
         return self
 
     def __exit__(self, *_: object) -> None:
         with folders.clear_os_errors(self._folder):
             self._writer.close()
         threading.excepthook = self._excepthook
-
-    def _ignore_os_error(self, error: threading.ExceptHookArgs) -> None:
-        """Do not print the traceback of an OSError in TensorBoard's thread: the next call raises it."""
-        if not issubclass(error.exc_type, OSError):
-            self._excepthook(error)
 
 
 class Statistics:
