@@ -423,7 +423,7 @@ def test_a_run_reports_what_it_copies_and_does_not_resume_from_another_folder(
     assert "is used" not in trains(corpus, tmp_path / "out", start_from=origin)
     other = shutil.copytree(origin, tmp_path / "other")
     save_model(other, build(load_config(origin).model), load_config(origin), {}, force=True)
-    with pytest.raises(FolderError, match=r"holds a run that starts from another model \(--from\)"):
+    with pytest.raises(FolderError, match=r"holds a run on other data, .* or from another model \(--from\)"):
         trains(corpus, tmp_path / "out", start_from=other)
 
 

@@ -148,13 +148,6 @@ def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> None:
             folders.delete(path)
 
 
-def delete_after(root: Path, update: int) -> None:
-    """Delete the checkpoints after an update, when the run is rolled back to it."""
-    for path in checkpoints(root):
-        if update_number(path) > update:
-            folders.delete(path)
-
-
 # Writing in the background
 
 

@@ -7,8 +7,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import count, islice
 from pathlib import Path
@@ -100,8 +99,9 @@ def distill(
             _check_folder(out, texts, fresh=fresh)
             if valid is None:
                 say("without --valid the student is scored against the teacher's translations, not against references")
-            load_teacher = partial(_load_teacher, teacher, device, precision, say)
-            _translate_parts(files, texts, load_teacher, beams, lines, observe)
+            if len(list(texts.glob("*.jsonl"))) * PART_LINES < lines:
+                translator = _load_teacher(teacher, device, precision, say)
+                _translate_parts(files, texts, translator, beams, lines, observe)
     except KeyboardInterrupt:
         return Run(out, 0, finished=False, scores={}, signal=signal.SIGINT)
     return train(
@@ -147,10 +147,10 @@ def _load_teacher(folder: PathLike, device: str, precision: str, say: Say) -> Tr
 
 
 def _translate_parts(
-    files: Files, texts: Path, load_teacher: Callable[[], Translator], beams: int, lines: int, observe: Observer
+    files: Files, texts: Path, translator: Translator, beams: int, lines: int, observe: Observer
 ) -> None:
     """Write the translations of all lines as files that appear only when complete; existing files are kept."""
-    rows, translator, first, start = files.read(), None, 0, 0.0
+    rows, translated, start = files.read(), 0, time.perf_counter()
     for number in count():
         part = list(islice(rows, PART_LINES))
         if not part:
@@ -158,8 +158,6 @@ def _translate_parts(
         path = texts / f"{number:06}.jsonl"
         if path.exists():
             continue
-        if translator is None:
-            translator, first, start = load_teacher(), number * PART_LINES, time.perf_counter()
         alternatives = beams - 1 if len(part[0]) > 1 else 0  # with references
         results = translator.translate([row[0] for row in part], beams=beams, alternatives=alternatives, warn=False)
         pairs = []
@@ -167,8 +165,8 @@ def _translate_parts(
             pair = zip(files.fields or ("source", "target"), (source, one_line(_best(result, *reference))), strict=True)
             pairs.append(json.dumps(dict(pair), ensure_ascii=False) + "\n")
         folders.write_file(path, "".join(pairs), force=False)
-        done = number * PART_LINES + len(part)
-        rate = (done - first) / (time.perf_counter() - start)
+        translated, done = translated + len(part), number * PART_LINES + len(part)
+        rate = translated / (time.perf_counter() - start)
         left = format_duration((lines - done) / rate)
         observe(ActivityEvent(0, f"translating: {done:,} of {lines:,} lines, {rate:,.0f} a second, {left} left"))
 

@@ -59,11 +59,6 @@ def has_entry(event: UpdateEvent) -> bool:
     return event.update % UPDATES_PER_ENTRY == 0 or event.update == 1
 
 
-def is_finished(path: Path) -> bool:
-    """Whether the run of a journal is finished."""
-    return [entry["kind"] for entry in read(path)[-1:]] == ["finished"]
-
-
 def read(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; lines that are not entries, such as a truncated last one, are skipped."""
     if not path.exists():

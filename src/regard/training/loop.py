@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from regard.config import Config
 from regard.errors import RunError
+from regard.folders import delete
 from regard.memory import free_memory, in_parts, is_out_of_memory
 from regard.models.folder import check_shapes, copy_weights, named_tensors
 from regard.text.batching import Batch, prefetch, row_count, split_batch
@@ -27,7 +28,7 @@ from regard.training.checkpoint import (
     CheckpointWriter,
     Progress,
     checkpoint_path,
-    delete_after,
+    checkpoints,
     latest_checkpoint,
     load_tensors,
     read_progress,
@@ -38,7 +39,7 @@ from regard.training.data import Data
 from regard.training.distributed import Runtime, full_tensor, shard_like, to_local
 from regard.training.events import ActivityEvent, Event, Observer, ProblemEvent, UpdateEvent, ValidationEvent
 from regard.training.gradients import Gradients
-from regard.training.interrupt import StopSignal, stop_signal
+from regard.training.interrupt import StopSignal
 from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
 from regard.training.validation import Validation
 
@@ -211,7 +212,7 @@ class Training:
 
         self._observe = pass_on
         try:
-            with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver, stop_signal() as stop:
+            with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver, StopSignal() as stop:
                 self._saver = saver
                 with self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy()):
                     self._train(saver, stop, validate)
@@ -234,7 +235,7 @@ class Training:
                     continue
                 progress, stopping = self.progress, bool(stop.signal)
                 if self.runtime.world_size > 1:  # all processes must stop at the same update
-                    stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(stopping)
+                    stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.all_reduce(stopping)[0] > 0
                 is_due = progress.position >= progress.next_save
                 if is_due:
                     progress.next_save = progress.position + settings.save_every
@@ -414,8 +415,9 @@ class Training:
                 f"did not help: lower train.learning_rate ({settings.learning_rate}) or use train.precision=fp32"
             )
         self._load(path)
-        if self.runtime.is_main:
-            delete_after(self.folder, self.progress.update)
+        for newer in checkpoints(self.folder) if self.runtime.is_main else ():
+            if update_number(newer) > self.progress.update:
+                delete(newer)
         self.progress = dataclasses.replace(
             self.progress, lr_scale=lr_scale, nan_in_a_row=0, skipped=before.skipped, split=before.split
         )

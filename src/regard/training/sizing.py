@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -113,7 +113,7 @@ class Facts:
     device: str  # cpu, cuda or mps
     cores: int
     has_packed_kernels: bool = True  # a GPU with bf16 and Triton has them
-    seconds: float | None = None  # the time for updates; None for no limit
+    seconds: float = math.inf  # the time for updates
     validation_seconds: float = 0.0  # the estimated time of a validation
     measured_flops: float = 0.0  # per second of training; 0 if they were not measured
 
@@ -153,15 +153,10 @@ def choose(config: Config, unset: frozenset[str], facts: Facts) -> Config:
     Data and device must be large enough for a model shape, and several epochs of it must fit into the time.
     """
     examples = facts.examples if facts.is_pairs else facts.epoch_tokens
-    shapes = [
-        shape
-        for shape in MODEL_SHAPES[config.model.family]
-        if shape.min_examples <= examples and (shape.on_cpu or facts.has_gpu)
-    ]
-    for shape in reversed(shapes):
+    shapes = MODEL_SHAPES[config.model.family]
+    for shape in reversed([s for s in shapes if s.min_examples <= examples and (s.on_cpu or facts.has_gpu)]):
         sized = _with_model(config, unset, shape, facts)
-        epoch_seconds = facts.epoch_tokens * seconds_per_token(sized, facts)
-        if facts.seconds is None or facts.seconds >= MIN_EPOCHS_IN_MINUTES * epoch_seconds:
+        if facts.seconds >= MIN_EPOCHS_IN_MINUTES * facts.epoch_tokens * seconds_per_token(sized, facts):
             break
     return _with_schedule(sized, unset, facts)
 
@@ -171,36 +166,52 @@ def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts:
     if "model.size" not in unset:
         size = config.model.size
         heads = next(number for number in (shape.heads, 8, 4, 2, 1) if size % number == 0)
-    model = {
-        "size": size,
-        "heads": heads,
-        "feed_forward_size": max(1, size * shape.feed_forward // shape.size),
-        "encoder_layers": shape.layers,
-        "decoder_layers": shape.layers,
-        "dropout": shape.dropout,
-        **FAMILY_DEFAULTS[config.model.family],
-    }
-    train: dict[str, Any] = {
+    values: dict[str, Any] = {
+        "model.size": size,
+        "model.heads": heads,
+        "model.feed_forward_size": max(1, size * shape.feed_forward // shape.size),
+        "model.encoder_layers": shape.layers,
+        "model.decoder_layers": shape.layers,
+        "model.dropout": shape.dropout,
+        **{f"model.{name}": value for name, value in FAMILY_DEFAULTS[config.model.family].items()},
         # the second forward pass is cheap on a GPU that is not fully used
-        "r_drop": shape.r_drop if facts.has_gpu else 0.0,
-        "ema_decay": 0.999,
+        "train.r_drop": shape.r_drop if facts.has_gpu else 0.0,
+        "train.ema_decay": 0.999,
     }
-    config = _fill(config, unset, {"model": model, "train": train})
+    config = _fill(config, unset, values)
     if facts.has_gpu and config.model.family == "transformer":
         is_free = "train.packed" in unset and not config.train.batch_shapes
         has_kernels = facts.has_packed_kernels and config.train.precision != "fp32"
         packs = config.train.packed or (is_free and has_kernels and config.can_pack)
-        batches = {"packed": True} if packs else {"batch_shapes": GRAPH_SHAPES[size >= 512]}
-        config = _fill(config, unset, {"train": batches})
+        config = _fill(
+            config, unset, {"train.packed": True} if packs else {"train.batch_shapes": GRAPH_SHAPES[size >= 512]}
+        )
     return config
 
 
 def _with_schedule(config: Config, unset: frozenset[str], facts: Facts) -> Config:
     """Choose batch_tokens and updates, and warm-up, learning rate, validations and checkpoints by them."""
-    config = _fill(config, unset, {"train": {"batch_tokens": _batch_tokens(config, facts)}})
-    updates = _updates(config, facts) if "train.updates" in unset else config.train.updates
+    # A power of two that grows with the cube root of the data: 8,192 for Multi30k. It is at most a hundredth of an
+    # epoch, and at most 4,096 on a CPU, which is enough to keep its cores busy.
+    tokens = min(8192 * (facts.epoch_tokens / MULTI30K_TOKENS) ** (1 / 3), facts.epoch_tokens / 100)
+    tokens = min(tokens, 65_536 if facts.has_gpu else 4096)
+    tokens = min(tokens, facts.seconds / (MIN_UPDATES_IN_MINUTES * seconds_per_token(config, facts)))
+    batch_tokens = max(1024, 1 << math.floor(math.log2(max(tokens, 1))))
+    config = _fill(config, unset, {"train.batch_tokens": batch_tokens})
+    has_limit = math.isfinite(facts.seconds)
+    if "train.updates" not in unset:
+        updates = config.train.updates
+    elif has_limit:  # the expected number, which is the length of the schedule
+        updates = max(10, int(facts.seconds / update_seconds(config, facts)))
+    else:  # more data gets fewer epochs
+        epochs = min(100.0, max(3.0, MULTI30K_EPOCHS * (MULTI30K_TOKENS / max(facts.epoch_tokens, 1)) ** 0.25))
+        number = min(MAX_UPDATES, epochs * facts.epoch_tokens / tokens_per_update(config.train))
+        if not facts.has_gpu:
+            number = min(number, MAX_CPU_SECONDS / update_seconds(config, facts))
+        figures = 10.0 ** max(0, math.floor(math.log10(max(number, 1))) - 1)
+        updates = max(100, int(round(number / figures) * figures))  # two digits
     every = max(updates // VALIDATIONS, min(100, updates))
-    if facts.seconds is not None:
+    if has_limit:
         share = max(1 / VALIDATIONS_IN_MINUTES, 10 * facts.validation_seconds / facts.seconds)
         every = math.ceil(updates * min(share, 1 / 2))
     warmup = max(1, min(4000, updates // 6))
@@ -208,44 +219,21 @@ def _with_schedule(config: Config, unset: frozenset[str], facts: Facts) -> Confi
     size = config.model.size
     peak = min(0.002 if config.model.family == "transformer" else 0.001, 0.512 / size, (size * warmup) ** -0.5)
     values = {
-        "updates": updates,
-        "warmup": warmup,
-        "learning_rate": float(f"{peak:.1g}"),
-        "schedule": "inverse_sqrt" if facts.seconds is None else "cosine",
-        "validate_every": every,
-        "save_every": every if facts.seconds is None else math.ceil(updates / SAVES_IN_MINUTES),
+        "train.updates": updates,
+        "train.warmup": warmup,
+        "train.learning_rate": float(f"{peak:.1g}"),
+        "train.schedule": "cosine" if has_limit else "inverse_sqrt",
+        "train.validate_every": every,
+        "train.save_every": math.ceil(updates / SAVES_IN_MINUTES) if has_limit else every,
         # with --updates or --minutes a run does not stop early
-        "patience": VALIDATIONS // 4 if "train.updates" in unset and facts.seconds is None else 0,
+        "train.patience": VALIDATIONS // 4 if "train.updates" in unset and not has_limit else 0,
     }
-    return _fill(config, unset, {"train": values})
+    return _fill(config, unset, values)
 
 
-def _batch_tokens(config: Config, facts: Facts) -> int:
-    """A power of two that grows with the cube root of the data: 8,192 for Multi30k, at most 65,536.
-
-    It is at most a hundredth of an epoch, at most 4,096 on a CPU (enough to keep its cores busy), and small enough for
-    MIN_UPDATES_IN_MINUTES, but at least 1,024.
-    """
-    grown = 8192 * (facts.epoch_tokens / MULTI30K_TOKENS) ** (1 / 3)
-    limit = min(grown, facts.epoch_tokens / 100, 65_536 if facts.has_gpu else 4096)
-    if facts.seconds is not None:
-        limit = min(limit, facts.seconds / (MIN_UPDATES_IN_MINUTES * seconds_per_token(config, facts)))
-    return max(1024, 1 << math.floor(math.log2(max(limit, 1))))
-
-
-def _updates(config: Config, facts: Facts) -> int:
-    """Choose updates: more data gets fewer epochs; on a CPU at most MAX_CPU_SECONDS; rounded to two digits.
-
-    With a time limit it is the expected number, which is the length of the schedule.
-    """
-    if facts.seconds is not None:
-        return max(10, int(facts.seconds / update_seconds(config, facts)))
-    epochs = min(100.0, max(3.0, MULTI30K_EPOCHS * (MULTI30K_TOKENS / max(facts.epoch_tokens, 1)) ** 0.25))
-    updates = min(MAX_UPDATES, epochs * facts.epoch_tokens / tokens_per_update(config.train))
-    if not facts.has_gpu:
-        updates = min(updates, MAX_CPU_SECONDS / update_seconds(config, facts))
-    figures = 10.0 ** max(0, math.floor(math.log10(max(updates, 1))) - 1)
-    return max(100, int(round(updates / figures) * figures))
+def _fill(config: Config, unset: frozenset[str], values: Mapping[str, Any]) -> Config:
+    """The config with those `values` whose fields are unset."""
+    return config.with_values({name: value for name, value in values.items() if name in unset})
 
 
 def tokens_per_update(settings: TrainConfig) -> int:
@@ -266,16 +254,6 @@ def seconds_per_token(config: Config, facts: Facts) -> float:
         source, target = 0, min(config.text.context_length, config.model.max_positions)
     passes = 2 if config.train.r_drop else 1
     return passes * count_flops(config.model, source, target).training / (source + target) / facts.flops
-
-
-def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any]]) -> Config:
-    """The config with those `values` whose fields are unset."""
-    return config.over(
-        {
-            section: {name: value for name, value in fields.items() if f"{section}.{name}" in unset}
-            for section, fields in values.items()
-        }
-    )
 
 
 def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:

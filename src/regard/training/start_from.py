@@ -20,7 +20,7 @@ from regard.models import build
 from regard.models.folder import MODEL, load_weights
 from regard.models.lora import add_lora
 from regard.models.warm_start import FIXED, SAME, warm_config, warm_weights
-from regard.text.tokenizer import Tokenizer, Tokenizers
+from regard.text.tokenizer import Tokenizers
 from regard.training.events import Say
 
 # the tensors with one row for each token of the source vocabulary, and of the target vocabulary
@@ -86,7 +86,8 @@ def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Say) -> Tok
     if not origins:
         return None
     names = " and ".join(map(str, origins))
-    if len(origins) == 1 and not keeps_tokenizers(origins, text):
+    base = load_config(origins[0]).text
+    if len(origins) == 1 and any(getattr(text, name) != getattr(base, name) for name in TOKENIZER_FIELDS):
         say(f"the tokenizer of {names} is not used: the config asks for another one")
         return None
     tokenizers = _load_tokenizers(origins)
@@ -94,14 +95,6 @@ def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Say) -> Tok
     tags = [tag for tag in source.tags if tag not in tokenizers.source.tags]
     say(f"the tokenizer of {names} is used" + (f", with the new tags {' '.join(tags)}" if tags else ""))
     return Tokenizers(source, source if tokenizers.shared else tokenizers.target)
-
-
-def keeps_tokenizers(origins: Sequence[Path], text: TextConfig) -> bool:
-    """Whether a run starts from one folder and uses its tokenizers."""
-    if len(origins) != 1:
-        return False
-    base = load_config(origins[0]).text
-    return all(getattr(text, name) == getattr(base, name) for name in TOKENIZER_FIELDS)
 
 
 def _load_tokenizers(origins: Sequence[Path]) -> Tokenizers:
@@ -128,7 +121,10 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
         stored, origin_names = warm_weights(*map(load_weights, origins))
     else:
         stored, origin_names = load_weights(origins[0]), _stored_names(origins[0])
-    old_rows = [_old_rows(*pair) for pair in zip(old, tokenizers, strict=True)]
+    old_rows = []  # for each side, the old id of each new token with the same text; -1 if there is none
+    for before, now in zip(old, tokenizers, strict=True):
+        ids = {token: number for number, token in enumerate(before.tokens(range(before.size)))}
+        old_rows.append(torch.tensor([ids.get(token, -1) for token in now.tokens(range(now.size))]))
     used: set[str] = set()
     missing: list[str] = []
     with_new_rows: set[str] = set()
@@ -175,12 +171,6 @@ def _stored_names(folder: Path) -> dict[str, str]:
     return names
 
 
-def _old_rows(old: Tokenizer, new: Tokenizer) -> Tensor:
-    """The old id of each new token with the same text; -1 if there is none."""
-    ids = {token: number for number, token in enumerate(old.tokens(range(old.size)))}
-    return torch.tensor([ids.get(token, -1) for token in new.tokens(range(new.size))])
-
-
 def _map_rows(table: Tensor, rows: Tensor) -> Tensor:
     """The rows of the new tokens; tokens without an old row (-1) get a random one.
 
@@ -199,30 +189,27 @@ def _map_rows(table: Tensor, rows: Tensor) -> Tensor:
 
 
 def set_trained(model: nn.Module, config: Config, new: Collection[str]) -> str:
-    """Freeze parameters or add LoRA, as configured; return a line about it, or "" if all parameters are trained."""
-    settings = config.train
+    """Freeze parameters or add LoRA, as configured; return a line about it, or "" if all parameters are trained.
+
+    A pattern of train.freeze matches the name of a parameter, or of a module that it is in.
+    """
+    settings, named = config.train, dict(model.named_parameters(remove_duplicate=False))
     if settings.lora_rank:
         add_lora(model, settings.lora_rank, new)
         method = f"LoRA of rank {settings.lora_rank}" + (", and new parameters" if new else "")
     elif settings.freeze:
-        _freeze(model, settings.freeze.split())
+        for pattern in settings.freeze.split():
+            matches = [name for name in named if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+            if not matches:
+                modules = {name.partition(".")[0] for name in named}
+                raise ConfigError(f"train.freeze: no parameter is called {pattern}.{did_you_mean(pattern, modules)}")
+            for name in matches:
+                named[name].requires_grad_(False)
         method = f"frozen: {settings.freeze}"
     else:
         return ""
     parameters = list(model.parameters())
     trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    return f"{trained:,} of {sum(p.numel() for p in parameters):,} parameters are trained ({method})"
-
-
-def _freeze(model: nn.Module, patterns: Iterable[str]) -> None:
-    """Freeze the parameters whose name, or the name of a module they are in, matches a pattern."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    for pattern in patterns:
-        matches = [name for name in parameters if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
-        if not matches:
-            modules = {name.partition(".")[0] for name in parameters}
-            raise ConfigError(f"train.freeze: no parameter is called {pattern}.{did_you_mean(pattern, modules)}")
-        for name in matches:
-            parameters[name].requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+    if not trained:
         raise ConfigError("train.freeze leaves nothing to train")
+    return f"{trained:,} of {sum(p.numel() for p in parameters):,} parameters are trained ({method})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
+import os
 import signal
 import sys
 import time
@@ -48,7 +48,6 @@ from regard.training.sizing import complete_config, time_update, unset_fields
 from regard.training.start_from import (
     base_config,
     check_start,
-    keeps_tokenizers,
     load_start,
     origin_checksums,
     reuse_tokenizers,
@@ -101,12 +100,8 @@ class Run(Report):
         return [Table(("", ""), rows, title="Training run")]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "out": str(self.folder),
-            "update": self.update,
-            "finished": self.finished,
-            "scores": dict(self.scores),
-        }
+        scores = dict(self.scores)
+        return {"out": str(self.folder), "update": self.update, "finished": self.finished, "scores": scores}
 
 
 @dataclass(frozen=True)
@@ -165,7 +160,6 @@ def train(
     call: the command or call that the model card shows.
     start: the time.perf_counter() from which the minutes are counted, by default now.
     """
-    call = call or _python_call(locals())
     values = run_values(config or {}, updates=updates, minutes=minutes, seed=seed)
     origins = tuple(map(Path, [start_from] if isinstance(start_from, str | Path) else start_from or []))
     settings = find_settings(values, recipe=recipe, origins=origins, tags=[tag, *("".join(c[3:]) for c in also)])
@@ -177,7 +171,7 @@ def train(
         valid=None if valid_pair is None else text_files(settings, *valid_pair, tag=tag, **options),
         out=Path(out),
         config=settings,
-        call=call,
+        call=call or f"regard.train({str(source)!r}, ..., out={str(out)!r})",
         unset=unset_fields(values, recipe=bool(recipe), started=bool(origins)),
         origins=origins,
         fresh=fresh,
@@ -191,16 +185,6 @@ def train(
         except KeyboardInterrupt:
             update = max(map(update_number, checkpoints(request.out)), default=0)
             return Run(request.out, update, finished=False, scores={}, signal=signal.SIGINT)
-
-
-def _python_call(arguments: Mapping[str, Any]) -> str:
-    """`regard.train('a.en', 'a.fr', out='runs/a', updates=100)`, without default arguments."""
-    shown = []
-    for name, parameter in inspect.signature(train).parameters.items():
-        value = str(arguments[name]) if isinstance(arguments[name], Path) else arguments[name]
-        if name not in ("say", "observe", "call", "start") and value != parameter.default:
-            shown.append(f"{value!r}" if name in ("source", "target") else f"{name}={value!r}")
-    return f"regard.train({', '.join(shown)})"
 
 
 @contextmanager
@@ -237,8 +221,8 @@ def text_files(
     single = not target and (format_of(first) is None or not config.model.is_translator)
     if not 0 < weight <= 1000:
         raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
-    if single and tag:
-        raise ConfigError(f"a tag ({tag}) is put before the source of a pair, and {source} is one text")
+    if tag and (single or tag.split() != [tag]):
+        raise ConfigError(f"a tag ({tag}) is one token, such as <2fr>, before the source of each pair")
     options["continuous"] = config.text.continuous
     return Files(Path(source), Path(target) if target else None, single, weight, tag=tag, **options)
 
@@ -248,14 +232,18 @@ def text_files(
 
 def check_request(request: Request) -> None:
     """Raise an error if a request cannot work, before anything is written."""
-    config = request.config
-    _check_texts(request)
-    one_vocabulary = config.text.shared or keeps_tokenizers(request.origins, config.text)  # imported ones may share it
-    if config.model.is_translator and not one_vocabulary and config.model.tie_embeddings == "all":
-        raise ConfigError(
-            "model.tie_embeddings = all gives both sides the same embeddings, and text.shared = false gives them two "
-            'vocabularies: set model.tie_embeddings="target"'
-        )
+    config, family, single = request.config, request.config.model.family, not request.config.model.is_translator
+    for files in (*request.corpora, request.valid):
+        if files is not None and next(iter(files.read()), None) is None:
+            raise DataError(f"{files.source} is empty")
+        if files is not None and files.single != single:
+            name = "--valid" if files is request.valid else "the training text"
+            expected = 'one file (--valid FILE "")' if single else f"{TWO_SIDES}; gpt and bert learn from one text"
+            raise ConfigError(f"model.family = {family}: {name} must be {expected}")
+    if request.valid is not None:
+        deque(request.valid.read(), maxlen=0)  # finds errors now, not after the tokenizer is trained
+    if not single and not request.origins and not config.text.shared and config.model.tie_embeddings == "all":
+        raise ConfigError('text.shared = false gives two vocabularies: set model.tie_embeddings="target"')
     check_start(config, request.origins, request.out)
     aligned = any(files.alignments for files in request.corpora)
     if aligned != bool(config.train.guided_alignment):
@@ -263,25 +251,6 @@ def check_request(request: Request) -> None:
         raise ConfigError(f"guided alignment needs {missing}")
     if aligned and config.text.bpe_dropout:
         raise ConfigError("--alignments need one segmentation of each word: set text.bpe_dropout=0, or leave them out")
-
-
-def _check_texts(request: Request) -> None:
-    """Raise an error for text files that are empty, damaged or not for this family."""
-    family, single = request.config.model.family, not request.config.model.is_translator
-    texts = [files for files in (*request.corpora, request.valid) if files is not None]
-    for files in texts:
-        if next(iter(files.read()), None) is None:
-            raise DataError(f"{files.source} is empty")
-    if request.valid is not None:
-        deque(request.valid.read(), maxlen=0)  # finds errors now, not after the tokenizer is trained
-    for files in texts:
-        if files.single != single:
-            name = "--valid" if files is request.valid else "the training text"
-            expected = 'one file (--valid FILE "")' if single else f"{TWO_SIDES}; gpt and bert learn from one text"
-            raise ConfigError(f"model.family = {family}: {name} must be {expected}")
-    for tag in (files.tag for files in request.corpora):
-        if tag and tag.split() != [tag]:
-            raise ConfigError(f"a tag ({tag}) is one token, without spaces: such as <2fr>")
 
 
 def check_folder(out: Path, *, fresh: bool) -> None:
@@ -318,7 +287,8 @@ def resumed_config(old: Config, new: Config, out: Path, unset: frozenset[str]) -
     elif not settings.minutes and not train.minutes and "train.updates" not in unset:
         settings = dataclasses.replace(settings, updates=max(settings.updates, train.updates))
     may_change = {"train.sharded"} | unset | ({"train.updates"} if train.minutes else set())
-    if settings != old.train or journal.is_finished(out / journal.FILE):
+    is_finished = [entry["kind"] for entry in journal.read(out / journal.FILE)[-1:]] == ["finished"]
+    if settings != old.train or is_finished:
         may_change |= {"train.updates", "train.minutes"}
     before, now = old.values(), new.values()
     changes = [
@@ -359,7 +329,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     runtime.barrier()
     old_config, tokenizers = load_config(out), Tokenizers.load(out)
     config = resumed_config(old_config, _with_vocabulary(request.config, tokenizers), out, request.unset)
-    if data is None and runtime.is_local_main:  # the first process of each machine prepares or verifies the data
+    if data is None and os.environ.get("LOCAL_RANK", "0") == "0":  # one process of each machine prepares or verifies it
         data = prepare(*files, config, tokenizers, say, damaged=say)
     runtime.barrier()
     data = dataclasses.replace(data or prepare(*files, config, tokenizers, say), config=config)
@@ -464,14 +434,11 @@ def _make_model(
 
 def _has_model(out: Path, say: Say) -> bool:
     """Whether the finished model exists and is intact."""
-    if not (out / MODEL).exists():
-        return False
     try:
-        folders.verify(out, only=[MODEL])
+        return MODEL in folders.verify(out, only=[MODEL])
     except FolderError as error:
         say(f"{error}: it is rebuilt from the checkpoints")
         return False
-    return True
 
 
 # The end
