@@ -129,7 +129,7 @@ def latest_checkpoint(root: Path, *, where: Callable[[int], bool] = lambda _: Tr
 
     Damaged ones are renamed to damaged-update-..., so that `prune` does not count them.
     """
-    messages = []
+    messages: list[str] = []
     for path in reversed([path for path in checkpoints(root) if where(update_number(path))]):
         try:
             verify_checkpoint(path)

@@ -126,8 +126,8 @@ class Training:
             if progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
                 self._roll_back(self._saver)
             return None
-        loss, grad_norm = nll / pending.tokens, norm / self.runtime.world_size
-        event = UpdateEvent(update, loss, grad_norm, lr, pending.tokens, progress.epoch, seconds)
+        loss, norm = nll / pending.tokens, norm / self.runtime.world_size
+        event = UpdateEvent(update, loss, norm, lr, pending.tokens, progress.epoch, seconds)
         self._observe(event)
         return event
 
@@ -345,9 +345,7 @@ class Training:
             with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver:
                 self._save(saver)
         end = f"{settings.minutes:g} minutes" if settings.minutes else f"{settings.updates:,} updates"
-        return (
-            f"continues after update {progress.update:,} to {end}, and the learning rate follows its schedule to there"
-        )
+        return f"continues after update {progress.update:,} to {end}; the learning rate follows its schedule to there"
 
     def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
         """The newest intact checkpoint, which the main process chooses for all, and messages about damaged ones."""
