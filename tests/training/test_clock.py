@@ -155,8 +155,8 @@ def completed(corpus: Path, unset: frozenset[str], **values: Any) -> tuple[Any, 
     config, data = make_data(corpus, make_config("transformer", **values))
     lines: list[str] = []
     start, make_model = time.perf_counter(), lambda config: build(config.model)
-    options: dict[str, Any] = {"start": start, "choose_threads": True, "make_model": make_model, "say": lines.append}
-    config, _ = complete_config(config, unset, data, ALONE, **options)
+    options: dict[str, Any] = {"start": start, "choose_threads": True, "say": lines.append}
+    config, _ = complete_config(config, unset, data, ALONE, make_model, **options)
     return config, lines
 
 

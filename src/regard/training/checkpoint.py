@@ -116,11 +116,7 @@ def verify_checkpoint(path: Path) -> None:
 
 def checkpoints(root: Path) -> list[Path]:
     """The checkpoints in a model's folder, oldest first."""
-    folder = root / CHECKPOINTS
-    if not folder.is_dir():
-        return []
-    with clear_os_errors(folder, "read"):
-        paths = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
+    paths = [path for path in (root / CHECKPOINTS).glob("update-*") if NAME.fullmatch(path.name)]
     return sorted(paths, key=update_number)
 
 

@@ -7,7 +7,7 @@ import secrets
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, cast
 
@@ -66,12 +66,6 @@ class Runtime:
             for module in modules:
                 module.reshard()
                 module.set_reshard_after_forward(module is not model, recurse=False)
-
-    def no_sync(self, wrapped: nn.Module, *, enabled: bool) -> AbstractContextManager[None]:
-        """A context in which, if enabled, gradients are accumulated locally without an all-reduce."""
-        if enabled and isinstance(wrapped, nn.parallel.DistributedDataParallel):
-            return wrapped.no_sync()
-        return nullcontext()
 
     def all_reduce(self, *numbers: float) -> list[float]:
         """Sum each number over all processes."""

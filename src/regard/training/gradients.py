@@ -8,8 +8,8 @@ the number of shapes of others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -97,7 +97,9 @@ class Gradients:
         graph.replay()
 
     def _backward(self, batch: Batch, scale: float | Tensor, *, last: bool) -> None:
-        with self._runtime.no_sync(self._wrapped, enabled=not last), autocast(self._config, self._runtime.device):
+        is_ddp = isinstance(self._wrapped, nn.parallel.DistributedDataParallel)
+        context: Any = self._wrapped.no_sync() if is_ddp and not last else nullcontext()  # type: ignore[operator]
+        with context, autocast(self._config, self._runtime.device):  # the gradients are averaged after the last batch
             loss, nll = batch_loss(self._wrapped, batch, self._config, self._logits_loss)
         loss = loss * scale
         if isinstance(scale, Tensor):  # a CUDA graph adds all gradients in a few kernels, not in one per parameter

@@ -280,8 +280,8 @@ class Training:
                 progress.best_score, progress.best_loss, progress.best_update = score, loss, progress.update
                 progress.validations_since_best = 0
                 self.best_validation = progress.update, validation
-            scores, sample = validation.scores, validation.sample
-            self._observe(ValidationEvent(progress.update, scores, sample, is_best, seconds, self.model))
+            scores = {"valid_loss": validation.loss, **validation.metrics}
+            self._observe(ValidationEvent(progress.update, scores, validation.sample, is_best, seconds, self.model))
         self.model.train()
 
     # Averaged weights

@@ -264,9 +264,8 @@ def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
     layers = {"bert": f"{model.encoder_layers}", "gpt": f"{model.decoder_layers}"}.get(
         model.family, f"{model.encoder_layers}+{model.decoder_layers}"
     )
-    article, total = "an" if model.family == "rnn" else "a", count(config).total
-    parameters = f"{total / 1e6:.1f} million" if total >= 1e5 else f"{total:,}"
-    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
+    article, parameters = "an" if model.family == "rnn" else "a", f"{count(config).total / 1e6:,.1f} million parameters"
+    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters})"
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
     if settings.minutes:
         minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
@@ -284,10 +283,10 @@ def complete_config(
     unset: frozenset[str],
     data: Data,
     runtime: Runtime,
+    make_model: MakeModel,
     *,
     start: float,
     choose_threads: bool,
-    make_model: MakeModel,
     say: Say,
 ) -> tuple[Config, float]:
     """Choose the `unset` fields of a config from data, hardware and `train.minutes`, which are counted from `start`.
@@ -360,7 +359,7 @@ def time_update(
     training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)
     training.batches = cycle(list(islice(training.batches, WARM_UPDATES)))  # so that each CUDA graph is captured once
     threads, one_thread = torch.get_num_threads(), math.inf
-    if say and threads > 1 and runtime.device.type == "cpu":
+    if say and threads > 1 and runtime.device.type == "cpu" and runtime.world_size == 1:
         torch.set_num_threads(1)
         one_thread = _time(training)
         torch.set_num_threads(threads)

@@ -357,8 +357,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     progress = training.progress
     if not progress.finished:
         if config.train.minutes and not update_seconds and runtime.is_main:  # a later start, perhaps on another machine
-            choose_threads = say if request.choose_threads and runtime.world_size == 1 else None
-            clock.timed_update = time_update(config, data, runtime, make_model, choose_threads)
+            clock.timed_update = time_update(config, data, runtime, make_model, say if request.choose_threads else None)
         with observing(training, observe, say) as observe_all:
             progress = training.run(
                 lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all
@@ -385,15 +384,9 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
     tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
     data = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=say)
+    make_model, can_choose = functools.partial(_make_model, request, tokenizers), request.choose_threads
     config, update_seconds = complete_config(
-        config,
-        request.unset,
-        data,
-        runtime,
-        start=request.start,
-        choose_threads=request.choose_threads and runtime.world_size == 1,
-        make_model=functools.partial(_make_model, request, tokenizers),
-        say=say,
+        config, request.unset, data, runtime, make_model, start=request.start, choose_threads=can_choose, say=say
     )
     check_positions(data, config)
     _make_model(request, tokenizers, config, device="meta", say=say)  # finds errors in the model to start from
@@ -455,14 +448,9 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
     draw(training, languages(request.corpora[0]) or ("", ""))
     files: dict[str, bytes | str] = dict(training.data.tokenizers.files())
+    start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
     files["card.md"] = model_card(
-        training,
-        scores,
-        corpora=request.corpora,
-        valid=request.valid,
-        command=request.call,
-        start=" and ".join(f"`{path}`" for path in request.origins) or "random weights",
-        kept=kept,
+        training, scores, corpora=request.corpora, valid=request.valid, command=request.call, start=start, kept=kept
     )
     if calibration:
         files[quality.CALIBRATION_FILE] = calibration.as_text()

@@ -37,11 +37,6 @@ class Validation:
     sample: dict[str, str] = field(default_factory=dict)  # source, reference and model output of one sentence
     results: Sequence[Result] = ()  # the translations, reused if these weights are the best
 
-    @property
-    def scores(self) -> dict[str, Any]:
-        """The loss and the metrics, as in the journal."""
-        return {"valid_loss": self.loss, **self.metrics}
-
 
 @dataclass(frozen=True)
 class ValidationSet:
