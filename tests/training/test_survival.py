@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import signal
@@ -27,7 +28,8 @@ from regard.training.events import Event, UpdateEvent
 from regard.training.journal import read
 from regard.training.loop import Training
 from regard.training.observers import Board
-from regard.training.train import Request, run
+from regard.training.train import Request, _final_weights, run
+from regard.training.validation import Validation
 from regard.translation.translator import Translator
 from tests.conftest import mounted
 from tests.training.runs import ignore, learned, make_config, make_training, no_validation, write_corpus
@@ -269,6 +271,12 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
     assert any(line.startswith("update-00000003 was skipped") for line in said)
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
     assert "of update 4, the last intact checkpoint" in (out / "card.md").read_text()
+
+
+def test_without_a_finite_validation_the_last_weights_are_kept(corpus: Path, tmp_path: Path) -> None:
+    training = make_training(tmp_path, corpus, make_config("transformer", keep_checkpoints=9))
+    training.run(lambda _: Validation(math.nan, math.nan), ignore)
+    assert _final_weights(training, print)[1] == 12
 
 
 # Nothing is written before the request is known to be sound

@@ -469,10 +469,10 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], int
     """The weights of the best validation, or of the last intact checkpoint, and the update they come from."""
     folder, progress = training.folder, training.progress
     group = "average" if training.config.train.ema_decay else "model"
-    path, remarks = latest_checkpoint(folder, where=progress.best_update.__eq__)
+    path, remarks = latest_checkpoint(folder, where=lambda update: 0 < update == progress.best_update)
     for remark in remarks:
         say(remark)
-    path = path or latest_checkpoint(folder)[0]
+    path = path or latest_checkpoint(folder, where=bool)[0]  # not that of update 0
     if path is None:
         return dict(training.state()[group]), progress.update
     return load_tensors(path)[group], update_number(path)
