@@ -318,6 +318,7 @@ def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
 
 
 def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
+    """Start or load the run, prepare its data, train, and finish; the main process holds the lock of the folder."""
     out, files = request.out, (request.corpora, request.valid)
     data, update_seconds = None, 0.0
     if runtime.is_main:
