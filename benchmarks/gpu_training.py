@@ -135,9 +135,7 @@ def timed_run(config: Config, data: Data, device: str, *, warm: int, updates: in
     marks: list[tuple[float, int, int]] = []
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, suppress(EnoughError):
-        training = Training(
-            Path(folder), lambda config: build(config.model), config, data, Runtime(find_device(device), 0, 1)
-        )
+        training = Training(Path(folder), build(config.model), config, data, Runtime(find_device(device), 0, 1))
 
         def observe(event: Event) -> None:
             number = training.progress.update

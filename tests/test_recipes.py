@@ -70,9 +70,7 @@ def test_a_recipe_trains(name: str, corpus: Path, tmp_path: Path, monkeypatch: p
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=sides.source.size))
     data = prepare(files, None, config, sides, lambda _: None)
     torch.manual_seed(1)
-    training = Training(
-        tmp_path / "run", lambda config: build(config.model), config, data, Runtime(find_device("cpu"), 0, 1)
-    )
+    training = Training(tmp_path / "run", build(config.model), config, data, Runtime(find_device("cpu"), 0, 1))
     losses = []
     training.run(no_validation, lambda event: losses.append(event.loss) if isinstance(event, UpdateEvent) else None)
     assert len(losses) == 2

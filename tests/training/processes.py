@@ -10,16 +10,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
 from regard.devices import find_device
 from regard.errors import RegardError
-from regard.training import gradients
 from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import Event, UpdateEvent
-from tests.training.runs import make_config, make_training, no_validation, out_of_memory_above
+from tests.training.runs import make_config, make_training, no_validation
 
 ROOT = Path(__file__).parent.parent.parent
 Outcome = list[float] | str
@@ -28,9 +26,9 @@ Outcome = list[float] | str
 
 def train(folder: Path, corpus: Path, runtime: Runtime | None = None, **asked: Any) -> Outcome:
     """Train in `folder`. Beside fields of `train`: `family`, `model` (fields of it), `stop` (all are asked to there),
-    `die` (process 1 is killed there once), `rows` (the memory of process 1 holds so many)."""
+    `die` (process 1 is killed there once)."""
     runtime = runtime or Runtime(find_device("cpu"), 0, 1)
-    family, model, stop, die, rows = (asked.pop(name, None) for name in ("family", "model", "stop", "die", "rows"))
+    family, model, stop, die = (asked.pop(name, None) for name in ("family", "model", "stop", "die"))
     config = make_config(family or "transformer", **{"save_every": 1000, "validate_every": 1000, **asked})
     shape = {"model": {**config.values()["model"], "dropout": 0.0, **(model or {})}}
     losses: list[float] = []
@@ -44,12 +42,10 @@ def train(folder: Path, corpus: Path, runtime: Runtime | None = None, **asked: A
                 (folder / "died").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    short = out_of_memory_above(rows, gradients.batch_loss) if rows and runtime.rank == 1 else gradients.batch_loss
     try:
-        with patch.object(gradients, "batch_loss", short):
-            training = make_training(folder, corpus, type(config).read({**config.values(), **shape}), runtime)
-            training.resume()
-            training.run(no_validation, observe)
+        training = make_training(folder, corpus, type(config).read({**config.values(), **shape}), runtime)
+        training.resume()
+        training.run(no_validation, observe)
     except RegardError as error:
         return f"{type(error).__name__}: {error}"
     return losses

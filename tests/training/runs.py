@@ -94,13 +94,10 @@ def make_training(folder: Path, corpus: Path, config: Config, runtime: Runtime |
 
     config, data = make_data(corpus, config)
 
-    def make(config: Config) -> nn.Module:
-        torch.manual_seed(config.train.seed)
-        model = build(config.model)
-        set_trained(model, config, ())
-        return model
-
-    return Training(folder, make, config, data, runtime or Runtime(find_device("cpu"), 0, 1))
+    torch.manual_seed(config.train.seed)
+    model = build(config.model)
+    set_trained(model, config, ())
+    return Training(folder, model, config, data, runtime or Runtime(find_device("cpu"), 0, 1))
 
 
 def ignore(event: Event) -> None:

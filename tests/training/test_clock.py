@@ -15,14 +15,13 @@ from regard.config import TrainConfig
 from regard.devices import find_device
 from regard.models import build
 from regard.training import clock as clocks
-from regard.training import gradients, journal, loop, planning
+from regard.training import gradients, journal, loop, sizing
 from regard.training.checkpoint import checkpoints, read_progress
 from regard.training.clock import Clock, make_clock
 from regard.training.distributed import Runtime
 from regard.training.events import ActivityEvent, Event, UpdateEvent, ValidationEvent
 from regard.training.loop import Training
-from regard.training.planning import complete_config, gather_facts
-from regard.training.sizing import CHOSEN_FIELDS
+from regard.training.sizing import CHOSEN_FIELDS, complete_config, gather_facts
 from tests.training.processes import launch
 from tests.training.runs import ignore, make_config, make_data, make_training, no_validation, write_corpus
 
@@ -83,7 +82,7 @@ def test_a_run_with_minutes_ends_in_time_with_its_whole_schedule(corpus: Path, t
     assert 0.45 < rates.index(max(rates)) / len(rates) < 0.55  # the end of the warm-up
     assert sum(isinstance(event, ValidationEvent) for event in events) in (3, 4)
     saved = [event for event in events if isinstance(event, ActivityEvent) and event.activity == "saving"]
-    assert 9 <= len(saved) <= 14
+    assert 10 <= len(saved) <= 15
 
 
 def test_a_slow_validation_is_followed_by_updates_and_its_time_is_kept_for_the_last(
@@ -111,10 +110,10 @@ def test_the_minutes_of_all_starts_count_together_even_of_updates_that_were_lost
         if isinstance(event, UpdateEvent) and event.update == 31:
             raise KilledError
 
-    training = timed(tmp_path, corpus, 0.05, save_every=99, validate_every=99)  # killed before its first checkpoint
+    training = timed(tmp_path, corpus, 0.05, save_every=99, validate_every=99)  # killed before its second checkpoint
     with pytest.raises(KilledError):
         training.run(no_validation, kill)
-    assert not (tmp_path / "checkpoints").exists()
+    assert [path.name for path in checkpoints(tmp_path)] == ["update-00000000"]
     resumed = timed(tmp_path, corpus, 0.05, save_every=99, validate_every=99)
     assert resumed.clock.spent == pytest.approx(1.5)  # of update 30, the last in the journal
     resumed.run(no_validation, ignore)
@@ -156,13 +155,13 @@ def completed(corpus: Path, unset: frozenset[str], **values: Any) -> tuple[Any, 
     config, data = make_data(corpus, make_config("transformer", **values))
     lines: list[str] = []
     start, make_model = time.perf_counter(), lambda config: build(config.model)
-    options: dict[str, Any] = {"start": start, "choose_threads": True, "make_model": make_model, "say": lines.append}
-    config, _ = complete_config(config, unset, data, ALONE, **options)
+    options: dict[str, Any] = {"start": start, "choose_threads": True, "say": lines.append}
+    config, _ = complete_config(config, unset, data, ALONE, make_model, **options)
     return config, lines
 
 
 def test_nothing_is_timed_without_minutes(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "time_update", None)
+    monkeypatch.setattr(sizing, "time_update", None)
     config, lines = completed(corpus, CHOSEN_FIELDS - {"train.updates"})
     assert config.train.updates == 12
     assert len(lines) == 1
@@ -173,18 +172,8 @@ def test_the_time_of_a_short_run_is_not_told(corpus: Path) -> None:
     assert re.search(r"12 updates of [\d,]+ tokens; --minutes limits the time", line)
 
 
-def test_a_run_of_days_is_told_beforehand_and_nothing_is_changed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_time", lambda *_: 2.0)
-    monkeypatch.setattr(planning, "MIN_SECONDS_TO_TIME", 0.0)
-    config, lines = completed(corpus, frozenset(), updates=100_000)
-    said = r"100,000 updates take about 2 d \d+ h on this machine; --minutes 60 ends in an hour"
-    assert re.fullmatch(said, lines[0])
-    assert config.values()["train"] == make_config("transformer", updates=100_000).values()["train"]
-    assert completed(corpus, frozenset(), updates=100)[1] == []
-
-
 def test_a_recipe_keeps_its_schedule_with_minutes(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_time", lambda *_: 0.01)
+    monkeypatch.setattr(sizing, "_time", lambda *_: 0.01)
     config, lines = completed(corpus, frozenset(), minutes=5.0)
     assert (config.train.updates, config.train.warmup, config.train.batch_tokens) == (12, 4, 400)
     assert lines == []
@@ -192,7 +181,7 @@ def test_a_recipe_keeps_its_schedule_with_minutes(corpus: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("faster", [1, 2])
 def test_the_faster_number_of_threads_is_used(corpus: Path, monkeypatch: pytest.MonkeyPatch, faster: int) -> None:
-    monkeypatch.setattr(planning, "_time", lambda *_: 1.0 if torch.get_num_threads() == faster else 3.0)
+    monkeypatch.setattr(sizing, "_time", lambda *_: 1.0 if torch.get_num_threads() == faster else 3.0)
     torch.set_num_threads(2)
     try:
         _, lines = completed(corpus, frozenset(), minutes=5.0)
@@ -210,7 +199,7 @@ def test_the_faster_number_of_threads_is_used(corpus: Path, monkeypatch: pytest.
 def test_less_than_one_epoch_is_said_beforehand(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, said: str
 ) -> None:
-    monkeypatch.setattr(planning, "_time", lambda *_: seconds)
+    monkeypatch.setattr(sizing, "_time", lambda *_: seconds)
     monkeypatch.setattr(clocks, "DECODING_COST", {"cpu": 0.0})
     _, lines = completed(corpus, frozenset(), minutes=1.0)
     assert re.fullmatch(said, "".join(lines))

@@ -65,15 +65,16 @@ def test_the_student_is_trained_with_the_recipe_and_loads(student: regard.Run) -
 def test_an_interrupted_distillation_continues_where_it_stopped(
     student: regard.Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translate, calls = module._translate, []
+    write, calls = module.folders.write_file, []
 
-    def interrupted(*args: Any) -> Iterator[tuple[str, str]]:
-        calls.append(args)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return translate(*args)
+    def interrupted(path: Path, *args: Any, **options: Any) -> None:
+        if path.suffix == ".jsonl" and path.parent.name.startswith("distilled-"):
+            calls.append(path)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+        write(path, *args, **options)
 
-    monkeypatch.setattr(module, "_translate", interrupted)
+    monkeypatch.setattr(module.folders, "write_file", interrupted)
     stopped = distill(corpus, tmp_path / "run", precision="fp32")
     assert not stopped.finished
     assert len(texts(tmp_path / "run")) == 1

@@ -22,7 +22,7 @@ from regard.training.losses import (
     cross_entropy,
     guided_alignment_loss,
 )
-from regard.training.request import Request, check_request
+from regard.training.train import Request, check_request
 from tests.training.runs import learned, make_config, write_corpus
 
 

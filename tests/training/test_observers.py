@@ -58,7 +58,7 @@ def test_a_run_is_observed_drawn_and_filmed(corpus: Path, tmp_path: Path) -> Non
     order = [event.activity if isinstance(event, ActivityEvent) else type(event).__name__ for event in events]
     assert [name for name in order if name != "UpdateEvent"] == [
         "StartEvent",
-        "saving",
+        *("saving", "saving"),
         *("saving", "validating", "ValidationEvent", "saving"),
         *("saving", "validating", "ValidationEvent", "saving"),  # finished
     ]
@@ -73,17 +73,6 @@ def test_a_run_is_observed_drawn_and_filmed(corpus: Path, tmp_path: Path) -> Non
     assert "BLEU 1.0" in (tmp_path / "film.html").read_text()
 
 
-def test_without_tensorboard_one_line_says_how_to_get_it(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    lines: list[str] = []
-    observed(tmp_path, corpus, [], lines)
-    assert [line for line in lines if "regard[tensorboard]" in line] == lines
-    assert len(lines) == 1
-    assert not (tmp_path / BOARD).exists()
-
-
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
 def test_the_card_says_what_a_model_is_and_where_it_comes_from(family: str, corpus: Path, tmp_path: Path) -> None:
     training = make_training(tmp_path / "mine", corpus, make_config(family))
@@ -95,7 +84,7 @@ def test_the_card_says_what_a_model_is_and_where_it_comes_from(family: str, corp
     for words in (
         "# mine", "![training](training.png)", f"    {command}", "| BLEU | 41.25 | `nrefs:1\\|case:mixed` |",
         "perplexity 4.48", "`a.txt`", " MB", "held out", "read 400", "`runs/old`", "12, the last in epoch 1", "3,456",
-        "10 min", " thread", "fp32", "| seed | 1 |", "regard 0.", "torch ", "2, whose loss or gradient was not finite",
+        "10 min", " thread", "fp32", "| seed | 1 |", "regard 0.", "torch ", "| skipped updates | 2, with NaN or inf |",
     ):  # fmt: skip
         assert words in card, words
     rows = [line for line in card.splitlines() if line.startswith("|")]

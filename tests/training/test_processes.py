@@ -43,7 +43,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "whole shards": {"folder": "whole-shards", **RESUMED, "sharded": True},
     "parts of shards": {"folder": "parts-of-shards", **RESUMED, "sharded": True, "stop": 5},
     "parts of shards again": {"folder": "parts-of-shards", **RESUMED, "sharded": True},
-    "short memory": {"folder": "short-memory", "updates": 8, "rows": 3},
     "two": {"folder": "two", **SHARDS, "stop": 5},
     "one before": {"folder": "one-before", **SHARDS},
     "diverged": {"folder": "diverged", **DIVERGED},
@@ -103,11 +102,6 @@ def test_two_stopped_processes_resume_bit_for_bit(two: Two, whole: str, parts: s
     assert len(first) == 10  # they agree to stop every ten updates
     assert [*first, *two.first[f"{parts} again"]] == two.first[whole]
     same(two.root / RUNS[whole]["folder"], two.root / RUNS[parts]["folder"])
-
-
-def test_when_one_process_runs_out_of_memory_all_split_their_batches(two: Two, corpus: Path, tmp_path: Path) -> None:
-    assert two.first["short memory"] == pytest.approx(train(tmp_path, corpus, updates=8), rel=1e-4)
-    assert read_progress(two.root / "short-memory" / "checkpoints" / "update-00000008").split > 1
 
 
 def test_killed_processes_are_restarted_and_the_result_is_the_same(two: Two, corpus: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import signal
@@ -27,8 +28,8 @@ from regard.training.events import Event, UpdateEvent
 from regard.training.journal import read
 from regard.training.loop import Training
 from regard.training.observers import Board
-from regard.training.request import Request
-from regard.training.train import run
+from regard.training.train import Request, _final_weights, run
+from regard.training.validation import Validation
 from regard.translation.translator import Translator
 from tests.conftest import mounted
 from tests.training.runs import ignore, learned, make_config, make_training, no_validation, write_corpus
@@ -98,10 +99,10 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     shutil.copytree(stopped_at_9, tmp_path, dirs_exist_ok=True)
     damage(checkpoints(tmp_path)[-1] / part)
     training = make_training(tmp_path, corpus, make_config("transformer"))
-    assert training.resume()
+    messages = training.resume()
     assert training.progress.update == 8
-    assert training.remarks[0].startswith("update-00000009 was skipped: ")
-    assert training.remarks[1:] == ["damaged checkpoints are now named damaged-update-..."]
+    assert messages[0].startswith("update-00000009 was skipped: ")
+    assert messages[1:] == ["damaged checkpoints are now named damaged-update-...", "resumed at update 8"]
     training.run(no_validation, ignore)
     same(whole, training)
 
@@ -146,9 +147,9 @@ def test_a_run_starts_over_when_every_checkpoint_is_damaged(
     for path in checkpoints(tmp_path):
         cut(path / "model.safetensors")
     training = make_training(tmp_path, corpus, make_config("transformer"))
-    assert not training.resume()
-    assert len(training.remarks) == 4
-    assert training.remarks[-1].startswith("no checkpoint is intact, so training starts over at update 1")
+    messages = training.resume()
+    assert len(messages) == 4
+    assert messages[-1].startswith("no checkpoint is intact, so training starts over at update 1")
     training.run(no_validation, ignore)
     same(whole, training)
 
@@ -272,6 +273,12 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
     assert "of update 4, the last intact checkpoint" in (out / "card.md").read_text()
 
 
+def test_without_a_finite_validation_the_last_weights_are_kept(corpus: Path, tmp_path: Path) -> None:
+    training = make_training(tmp_path, corpus, make_config("transformer", keep_checkpoints=9))
+    training.run(lambda _: Validation(math.nan, math.nan), ignore)
+    assert _final_weights(training, print)[1] == 12
+
+
 # Nothing is written before the request is known to be sound
 
 
@@ -372,7 +379,6 @@ def test_a_full_disk_ends_the_run_and_keeps_its_checkpoints(
     assert not damaged
     shutil.copytree(small_disk, tmp_path / "roomy")
     training = trained(tmp_path / "roomy", corpus)
-    assert training.remarks == []
     same(whole, training)
 
 
@@ -411,7 +417,7 @@ def test_a_run_whose_folder_is_deleted_ends_with_one_line_and_does_not_create_it
     def delete(event: Event) -> None:
         shutil.rmtree(out, ignore_errors=True)
 
-    with pytest.raises(RunError, match=r"out/.* cannot be written: No such file or directory"):
+    with pytest.raises(FolderError, match=r"out/.* cannot be written: No such file or directory"):
         training.run(no_validation, delete)
     assert not out.exists()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +27,7 @@ from regard.training import loop
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
-from regard.training.request import clear_folder
+from regard.training.train import clear_folder
 from regard.training.validation import final_scores, translate, valid_loss, validate, validation_set
 from tests.test_folders import HOLD, line, running
 from tests.training.runs import make_config, make_data, out_of_memory_above, write_corpus
@@ -149,7 +148,6 @@ def test_a_run_whose_minutes_are_too_short_says_so_and_is_finished_with_honest_n
     assert first.returncode == 0, first.stderr
     assert "0.05 minutes: a transformer" in first.stderr
     assert "--minutes 0.05 is too short: preparation and scoring alone take longer; --minutes" in first.stderr
-    assert re.search(r"BLEU is [\d.]+: the model did not learn", first.stderr)
     updates = json.loads((out / "config.json").read_text())["train"]["updates"]
     assert (
         f"| updates | {updates}, the last in epoch 1; as many as fitted into 0.05 minutes |"
@@ -227,19 +225,12 @@ def updates(out: Path) -> list[int]:
     return [entry["update"] for entry in read(out / "journal.jsonl") if entry["kind"] == "update"]
 
 
-@pytest.mark.parametrize(
-    ("schedule", "said"),
-    [
-        ("cosine", r"now ends there: it goes from 0\.00\d+ to 0\.00\d+ and falls again"),
-        ("inverse_sqrt", "has no end and goes on"),
-    ],
-)
-def test_a_finished_run_continues_to_more_updates(corpus: Path, tmp_path: Path, schedule: str, said: str) -> None:
-    out, more = tmp_path / "out", ["--set", f"train.schedule={schedule}", "--set", "train.learning_rate=0.01"]
+def test_a_finished_run_continues_to_more_updates(corpus: Path, tmp_path: Path) -> None:
+    out, more = tmp_path / "out", ["--set", "train.schedule=cosine", "--set", "train.learning_rate=0.01"]
     assert train(corpus, out, "--updates", "20", *more).returncode == 0
     again = train(corpus, out, "--updates", "40", *more)
     assert again.returncode == 0, again.stderr
-    assert re.search(rf"continues after update 20 to 40 updates; the {schedule} schedule.* {said}", again.stderr)
+    assert "continues after update 20 to 40 updates; the learning rate follows its schedule to there" in again.stderr
     assert updates(out) == [1, 10, 20, 30, 40]
     assert json.loads((out / "config.json").read_text())["train"]["updates"] == 40
     assert [entry["update"] for entry in read(out / "journal.jsonl") if entry["kind"] == "finished"] == [20, 40]
@@ -308,7 +299,7 @@ def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
         (("--set", "model.family=gpt"), "model.family = gpt: the training text must be one file"),
         (("--also", "a.txt,b.txt"), "a.txt,b.txt must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5"),
         ((("--also", f"{__file__},{__file__},-1")), "(-1.0) must be above 0 and at most 1000"),
-        (("--tag", "to French"), "a tag (to French) is one token, without spaces: such as <2fr>"),
+        (("--tag", "to French"), "a tag (to French) is one token, such as <2fr>, before"),
         (("--minutes", "inf"), "--minutes (inf) must be a number of minutes"),
         (("--device", "tpu"), "'tpu' is not one of 'auto', 'cpu', 'cuda', 'mps'"),
     ],
@@ -509,7 +500,7 @@ def test_a_run_without_its_config_is_neither_resumed_nor_overwritten(
     ("more", "said"),
     [
         (["--valid", "", __file__], "the name of a text file is empty"),
-        (["--tag", " "], "is one token, without spaces"),
+        (["--tag", " "], "is one token, such as <2fr>"),
         (["--out", ""], "its name is empty"),
     ],
 )

@@ -85,8 +85,7 @@ def test_the_same_call_again_returns_the_scores_of_the_finished_run(run: regard.
 
 def test_the_card_names_the_call(run: regard.Run, corpus: Path) -> None:
     card = (run.folder / "card.md").read_text()
-    assert f"regard.train('{corpus / 'a.txt'}', '{corpus / 'b.txt'}', out='{run.folder}', valid=" in card
-    assert "updates=10" in card
+    assert f"regard.train('{corpus / 'a.txt'}', ..., out='{run.folder}')" in card
 
 
 def test_random_state_threads_and_signal_handlers_are_restored(corpus: Path, tmp_path: Path) -> None:

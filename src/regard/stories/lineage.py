@@ -34,7 +34,7 @@ from regard.training import journal
 from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
 from regard.training.events import Say
-from regard.training.planning import time_update
+from regard.training.sizing import time_update
 from regard.translation.explain import explain
 from regard.translation.translator import Translator
 

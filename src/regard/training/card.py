@@ -17,7 +17,7 @@ from regard.results import counted, format_duration
 from regard.text.files import language_of
 from regard.training.data import Files, validation_report
 from regard.training.distributed import Runtime
-from regard.training.gradients import autocast
+from regard.training.gradients import uses_bf16
 from regard.training.loop import Training
 
 LANGUAGE_MODELS = {"gpt": "continues text", "bert": "fills in masked words"}
@@ -34,13 +34,38 @@ def model_card(
     kept: int,
 ) -> str:
     """The text of `card.md`; `start` names the initial weights, `kept` is the update whose weights were kept."""
-    config, data = training.config, training.data
-    family = config.model.family
+    config, data, tokenizers = training.config, training.data, training.data.tokenizers
+    settings, progress, family = config.train, training.progress, config.model.family
     pair = languages(corpora[0])
     task = LANGUAGE_MODELS.get(family) or "translates" + (f" from {pair[0]} to {pair[1]}" if pair else "")
     first = scores["bleu"].get("sentences") if "bleu" in scores else None  # the time was too short for all
-    scored = f"the first {first:,} of {len(data.valid):,} examples" if first else f"the {len(data.valid):,} examples"
     search = f", beams {config.decode.beams}, length penalty {config.decode.length_penalty:g}"
+    target = "one for both sides" if tokenizers.shared else f"{tokenizers.target.size:,} on the target side"
+    cleaning = [data.train[0].record["report"]["text"], validation_report(data.valid) if valid else ""]
+    is_best, metric = kept == progress.best_update, METRICS.get(settings.metric, settings.metric)
+    choice = f"the best by {metric}" if is_best else "the last intact checkpoint"
+    average = f", exponential moving average with decay {settings.ema_decay:g}" if settings.ema_decay else ""
+    minutes = f"; as many as fitted into {settings.minutes:g} minutes" if settings.minutes else ""
+    data_rows = {
+        "training text": "<br>".join(map(_describe, corpora)),
+        "cleaning": "<br>".join(filter(None, cleaning)),
+        "validation text": _describe(valid) if valid else "held out of the training text, without duplicates in it",
+        "examples": f"{len(data.train[0]):,} to train on, {len(data.valid):,} to validate on",
+        "tokenizer": f"{config.text.tokenizer}, {tokenizers.source.size:,} tokens"
+        + ("" if family in LANGUAGE_MODELS else f", {target}"),
+        "started from": start,
+    }
+    training_rows = {
+        "updates": f"{progress.update:,}, the last in epoch {progress.epoch + 1:,}{minutes}",
+        "target tokens seen": f"{progress.tokens:,}",
+        "weights kept": f"of update {kept:,}, {choice}{average}",
+        "hardware": describe_machine(training.runtime),
+        "time": f"{format_duration(progress.seconds)} of updates, without preparation and validation",
+        "precision": "bf16, weights in fp32" if uses_bf16(settings, training.runtime.device) else "fp32",
+        "seed": str(settings.seed),
+        **({"skipped updates": f"{progress.skipped:,}, with NaN or inf"} if progress.skipped else {}),
+        "versions": f"regard {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
+    }
     lines = [
         f"# {training.folder.resolve().name}",
         "",
@@ -51,7 +76,8 @@ def model_card(
         "",
         "## Scores",
         "",
-        f"On {scored} of the validation set{'' if family in LANGUAGE_MODELS else search}:",
+        f"On the {f'first {first:,} of ' if first else ''}{len(data.valid):,} examples of the validation set"
+        f"{'' if family in LANGUAGE_MODELS else search}:",
         "",
         "| metric | score | signature |",
         "|---|---:|---|",
@@ -61,13 +87,13 @@ def model_card(
         "",
         "## Data",
         "",
-        *_table(_data_rows(training, corpora, valid) | {"started from": start}),
+        *_table(data_rows),
         "",
         "## Training",
         "",
         f"    {command}",
         "",
-        *_table(_training_rows(training, kept)),
+        *_table(training_rows),
     ]
     return "\n".join(lines) + "\n"
 
@@ -87,20 +113,6 @@ def _score_row(name: str, score: Any) -> str:
     return f"| {name} | {score:.4f} | nats per token{perplexity} |"
 
 
-def _data_rows(training: Training, corpora: Sequence[Files], valid: Files | None) -> dict[str, str]:
-    config, data, tokenizers = training.config, training.data, training.data.tokenizers
-    target = "one for both sides" if tokenizers.shared else f"{tokenizers.target.size:,} on the target side"
-    target = "" if config.model.family in LANGUAGE_MODELS else f", {target}"
-    valid_cleaning = validation_report(data.valid) if valid else ""
-    return {
-        "training text": "<br>".join(map(_describe, corpora)),
-        "cleaning": data.train[0].record["report"]["text"] + (f"<br>{valid_cleaning}" if valid_cleaning else ""),
-        "validation text": _describe(valid) if valid else "held out of the training text, without duplicates in it",
-        "examples": f"{len(data.train[0]):,} to train on, {len(data.valid):,} to validate on",
-        "tokenizer": f"{config.text.tokenizer}, {tokenizers.source.size:,} tokens{target}",
-    }
-
-
 def _describe(files: Files) -> str:
     size = sum(path.stat().st_size for path in files.paths if path.is_file())
     names = " and ".join(f"`{path.name}`" for path in (files.source, files.target) if path is not None)
@@ -108,40 +120,16 @@ def _describe(files: Files) -> str:
     return f"{names}, {size / 1e6:,.3g} MB{weight}"
 
 
-def _training_rows(training: Training, kept: int) -> dict[str, str]:
-    settings, progress, runtime = training.config.train, training.progress, training.runtime
-    if kept == progress.best_update:
-        weights = f"the best by {METRICS.get(settings.metric, settings.metric)}, of update {kept:,}"
-    else:
-        weights = f"of update {kept:,}, the last intact checkpoint"
-    if settings.ema_decay:
-        weights += f", exponential moving average with decay {settings.ema_decay:g}"
-    minutes = f"; as many as fitted into {settings.minutes:g} minutes" if settings.minutes else ""
-    rows = {
-        "updates": f"{progress.update:,}, the last in epoch {progress.epoch + 1:,}{minutes}",
-        "target tokens seen": f"{progress.tokens:,}",
-        "weights kept": weights,
-        "hardware": describe_machine(runtime),
-        "time": f"{format_duration(progress.seconds)} of updates, without preparation and validation",
-        "precision": "bf16, weights in fp32" if autocast(settings, runtime.device)._enabled else "fp32",
-        "seed": str(settings.seed),
-        "versions": f"regard {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
-    }
-    if progress.skipped:
-        rows["skipped updates"] = f"{progress.skipped:,}, whose loss or gradient was not finite"
-    return rows
-
-
 def describe_machine(runtime: Runtime) -> str:
     """`NVIDIA H200`, `2 × NVIDIA H200` or `AMD EPYC 7R13, 2 threads`."""
     if runtime.device.type == "cuda":
         name = torch.cuda.get_device_name(runtime.device)
         return f"{runtime.world_size} × {name}" if runtime.world_size > 1 else name
-    cpuinfo, threads = Path("/proc/cpuinfo"), torch.get_num_threads()
+    cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     processor = next(names, "") or platform.processor() or platform.machine()
-    return f"{processor}, {counted(threads, 'thread')}" + " (Metal)" * (runtime.device.type == "mps")
+    return f"{processor}, {counted(torch.get_num_threads(), 'thread')}" + " (Metal)" * (runtime.device.type == "mps")
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:

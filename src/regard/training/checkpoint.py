@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
 from regard import folders
@@ -32,8 +32,6 @@ SUFFIX = ".safetensors"
 
 Groups = Mapping[str, Mapping[str, Tensor]]
 """Tensors by name, in groups: model, optimizer, average."""
-Place = Callable[[str, Tensor], Tensor]
-"""Takes the name of a saved tensor and the tensor; returns it or, if it is sharded, the shard of this process."""
 
 
 @dataclass
@@ -41,37 +39,23 @@ class Progress:
     """The state of a run besides its tensors."""
 
     update: int = 0
-    position: float = 0
-    """The update or, with train.minutes, the share of the time used, times train.updates."""
-    next_validation: float = 0
-    """The position at which the next validation is due."""
-    next_save: float = 0
-    """The position at which the next checkpoint is due."""
-    saved: list[int] = field(default_factory=list)
-    """The updates of the last checkpoints by train.save_every, oldest first."""
+    position: float = 0  # the update or, with train.minutes, the share of the time used, times train.updates
+    next_validation: float = 0  # the position at which the next validation is due
+    next_save: float = 0  # the position at which the next checkpoint is due
     epoch: int = 0
-    batch: int = 0
-    """Global batches of the epoch that were trained on."""
-    tokens: int = 0
-    """Target tokens trained on."""
-    skipped: int = 0
-    """Updates skipped because the loss or gradient was NaN or inf."""
+    batch: int = 0  # global batches of the epoch that were trained on
+    tokens: int = 0  # target tokens trained on
+    skipped: int = 0  # updates skipped because the loss or gradient was NaN or inf
     nan_in_a_row: int = 0
-    lr_scale: float = 1.0
-    """Factor of the learning rate; below 1 after a rollback."""
-    split: int = 1
-    """Number of parts that a batch is split into because GPU memory is short."""
+    lr_scale: float = 1.0  # factor of the learning rate; below 1 after a rollback
+    split: int = 1  # number of parts that a batch is split into because GPU memory is short
     best_score: float | None = None
-    best_loss: float | None = None
-    """Ties go to the lower validation loss."""
+    best_loss: float | None = None  # ties go to the lower validation loss
     best_update: int = 0
     validations_since_best: int = 0
-    seconds: float = 0.0
-    """Seconds of updates."""
-    prepared: float = 0.0
-    """Seconds before the first update, with train.minutes."""
-    elapsed: float = 0.0
-    """Seconds of the whole run so far, with train.minutes."""
+    seconds: float = 0.0  # of updates
+    prepared: float = 0.0  # seconds before the first update, with train.minutes
+    elapsed: float = 0.0  # seconds of the whole run so far, with train.minutes
     finished: bool = False
 
 
@@ -82,9 +66,7 @@ def checkpoint_path(root: Path, update: int) -> Path:
 
 def update_number(path: Path) -> int:
     """The update of a checkpoint's folder."""
-    match = NAME.fullmatch(path.name)
-    assert match is not None
-    return int(match[1])
+    return int(path.name.removeprefix("update-"))
 
 
 # Writing and reading
@@ -103,16 +85,15 @@ def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[
     return path
 
 
-def load_tensors(path: Path, place: Place = lambda name, tensor: tensor) -> dict[str, dict[str, Tensor]]:
-    """The tensors of a checkpoint, which is not verified; `place` is called with each of them."""
+def load_tensors(
+    path: Path, place: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor
+) -> dict[str, dict[str, Tensor]]:
+    """The tensors of a verified checkpoint; `place` takes each name and tensor and returns it, or a shard of it."""
     tensors: dict[str, dict[str, Tensor]] = {}
     for name in [name for name in folders.read_checksums(path) if name.endswith(SUFFIX)]:
-        try:
-            with clear_os_errors(path / name, "read"), safe_open(path / name, framework="pt") as file:
-                named = {key: place(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118 - not a dict
-        except SafetensorError as error:
-            raise FolderError(f"{path / name} is damaged or truncated: {error}") from error
-        tensors[name.removesuffix(SUFFIX)] = named
+        with clear_os_errors(path / name, "read"), safe_open(path / name, framework="pt") as file:
+            keys = file.keys()
+            tensors[name.removesuffix(SUFFIX)] = {key: place(key, file.get_tensor(key)) for key in keys}
     return tensors
 
 
@@ -126,10 +107,8 @@ def read_progress(path: Path) -> Progress:
 
 def verify_checkpoint(path: Path) -> None:
     """Compare a checkpoint's files with its checksums; a FolderError names a damaged file."""
-    names = folders.verify(path)
-    for name in (MODEL, PROGRESS):
-        if name not in names:
-            raise FolderError(f"{path} is damaged: {name} is not listed in {CHECKSUMS}")
+    if missing := {MODEL, PROGRESS}.difference(folders.verify(path)):
+        raise FolderError(f"{path} is damaged: {CHECKSUMS} does not list {' and '.join(sorted(missing))}")
 
 
 # The checkpoints of a run
@@ -137,11 +116,7 @@ def verify_checkpoint(path: Path) -> None:
 
 def checkpoints(root: Path) -> list[Path]:
     """The checkpoints in a model's folder, oldest first."""
-    folder = root / CHECKPOINTS
-    if not folder.is_dir():
-        return []
-    with clear_os_errors(folder, "read"):
-        paths = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
+    paths = [path for path in (root / CHECKPOINTS).glob("update-*") if NAME.fullmatch(path.name)]
     return sorted(paths, key=update_number)
 
 
@@ -150,30 +125,22 @@ def latest_checkpoint(root: Path, *, where: Callable[[int], bool] = lambda _: Tr
 
     Damaged ones are renamed to damaged-update-..., so that `prune` does not count them.
     """
-    remarks = []
+    messages: list[str] = []
     for path in reversed([path for path in checkpoints(root) if where(update_number(path))]):
         try:
             verify_checkpoint(path)
+            return path, messages
         except RegardError as error:
-            remarks.append(f"{path.name} was skipped: {error}")
+            messages.append(f"{path.name} was skipped: {error}")
             with clear_os_errors(path):
                 folders.replace(path.with_name(f"damaged-{path.name}"), path)
-        else:
-            return path, remarks
-    return None, remarks
+    return None, messages
 
 
 def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> None:
     """Delete all but the `keep` newest checkpoints and those of the updates in `protect`."""
     for path in checkpoints(root)[:-keep]:
         if update_number(path) not in protect:
-            folders.delete(path)
-
-
-def delete_after(root: Path, update: int) -> None:
-    """Delete the checkpoints after an update, when the run is rolled back to it."""
-    for path in checkpoints(root):
-        if update_number(path) > update:
             folders.delete(path)
 
 
@@ -184,13 +151,14 @@ class CheckpointWriter:
     """Copies and writes checkpoints in a background thread while training continues.
 
     The tensors of `save` must not change before `wait_for_copy` returns. An error of the background thread (a full
-    disk) is raised as a RunError by the next call. Each save is followed by `prune` with `keep` and `protect`.
+    disk) is raised by the next call. Each save is followed by `prune` with `keep` and `protect`.
     """
 
     def __init__(self, root: Path, *, keep: int) -> None:
         self._root, self._keep = root, keep
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._jobs: dict[str, Future[Any]] = {}  # copy and write
+        self._copied: Future[Groups] | None = None
+        self._written: Future[Path] | None = None
         self._buffers: list[Tensor] = []  # reused: pinned memory is slow to allocate
         self._stream: torch.cuda.Stream | None = None  # copies from the GPU without delaying its work
 
@@ -206,43 +174,27 @@ class CheckpointWriter:
         elif device.type != "cpu":  # only one thread may use such a device
             originals = [tensor.to("cpu", copy=True) for tensor in originals]
         names = {group: list(named) for group, named in tensors.items()}
-        copy = self._thread.submit(self._copy, update, names, originals)
-        write = self._thread.submit(self._write, update, copy, dict(progress), frozenset(protect))
-        self._jobs = {"copy": copy, "write": write}
+        self._copied = self._thread.submit(self._copy, update, names, originals)
+        self._written = self._thread.submit(self._write, update, self._copied, dict(progress), frozenset(protect))
 
     def wait_for_copy(self) -> None:
         """Wait until the tensors of the last save may change."""
-        self._finish("copy")
+        if self._copied is not None:
+            self._copied.result()
 
     def wait(self) -> Path | None:
         """Wait for the checkpoint that is being written and return its path; None if there is none."""
-        path: Path | None = self._finish("write")
-        return path
-
-    def _finish(self, job: str) -> Any:
-        """Wait for a job and return its result, or raise its error once."""
-        future = self._jobs.get(job)
-        if future is None:
-            return None
-        try:
-            return future.result()
-        finally:
-            if future.done():  # otherwise Ctrl-C interrupted the wait, and the thread still reads the copies
-                self._jobs.pop(job, None)
+        return None if self._written is None else self._written.result()
 
     def __enter__(self) -> CheckpointWriter:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            self.wait()
-        except RunError as failure:
-            if error is None:
-                raise
-            error.add_note(f"and {failure}")  # the first error ended the run
+            with suppress(RegardError) if error is not None else nullcontext():  # the first error ended the run
+                self.wait()
         finally:
             self._thread.shutdown()
-            self._jobs.clear()
             self._buffers.clear()
 
     def _copy(self, update: int, names: Mapping[str, list[str]], tensors: list[Tensor]) -> Groups:
@@ -264,9 +216,6 @@ class CheckpointWriter:
         return {group: {name: next(buffers) for name in named} for group, named in names.items()}
 
     def _write(self, update: int, copy: Future[Groups], progress: Mapping[str, Any], protect: Collection[int]) -> Path:
-        try:
-            path = save_checkpoint(self._root, update, copy.result(), progress)
-            prune(self._root, keep=self._keep, protect=protect)
-        except RegardError as error:
-            raise RunError(str(error)) from error
+        path = save_checkpoint(self._root, update, copy.result(), progress)
+        prune(self._root, keep=self._keep, protect=protect)
         return path

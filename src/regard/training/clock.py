@@ -38,17 +38,16 @@ class Clock:
     ) -> None:
         """`validation_updates` is the expected time of the first validation, in updates. The last validation and the
         final scores are expected to take as long as `final_validations` validations."""
-        self.settings = settings
-        self.spent = 0.0
-        """Seconds of earlier starts of the run."""
-        self.prepared = 0.0
-        """Seconds before the first update."""
+        self.settings, self.validation_updates, self._final_validations = (
+            settings,
+            validation_updates,
+            final_validations,
+        )
+        self.spent = 0.0  # seconds of earlier starts of the run
+        self.prepared = 0.0  # seconds before the first update
+        self.timed_update = 0.0  # seconds of an update, timed before training; 0 if none was timed
         self._start = time.perf_counter() if start is None else start
         self._wall_start, self._cpu_start = time.perf_counter(), time.thread_time()
-        self.timed_update = 0.0
-        """Seconds of an update, timed before training; 0 if none was timed."""
-        self.validation_updates = validation_updates
-        self._final_validations = final_validations
         self._updates: deque[float] = deque(maxlen=RECENT_UPDATES)
         self._validation = 0.0
 
@@ -76,25 +75,23 @@ class Clock:
     def end_seconds(self) -> float:
         """The seconds from the last update to the finished folder."""
         validation = self._validation or self.validation_updates * (self.timed_update or self.update_seconds)
-        return self._writing_seconds() + min(
-            self._final_validations * validation, FINAL_SHARE * 60 * self.settings.minutes
-        )
+        limit = FINAL_SHARE * 60 * self.settings.minutes
+        return self._writing_seconds() + min(self._final_validations * validation, limit)
 
     def _writing_seconds(self) -> float:
         """The seconds to draw the curves and to write the folder: longer if other programs use the CPU too."""
         wall, cpu = time.perf_counter() - self._wall_start, time.thread_time() - self._cpu_start
         return END_SECONDS * (max(1.0, wall / max(cpu, 1e-3)) if wall > 1 else 1.0)
 
-    def scoring_seconds(self) -> float | None:
-        """The seconds that are left for scoring; None without a limit."""
+    def scoring_seconds(self) -> float:
+        """The seconds that are left for scoring; infinite without --minutes."""
         if not self.settings.minutes:
-            return None
+            return math.inf
         return max(1.0, 60 * self.settings.minutes * (1 - RESERVE_SHARE) - self.elapsed() - self._writing_seconds())
 
-    def validation_seconds(self) -> float | None:
-        """The seconds that a validation may take; None without a limit."""
-        left = self.scoring_seconds()
-        return None if left is None else min(left, VALIDATION_SHARE * 60 * self.settings.minutes)
+    def validation_seconds(self) -> float:
+        """The seconds that a validation may take; infinite without --minutes."""
+        return min(self.scoring_seconds(), VALIDATION_SHARE * 60 * (self.settings.minutes or math.inf))
 
     def left(self, update: int) -> float | None:
         """The estimated seconds until the run is finished; None during the first updates."""

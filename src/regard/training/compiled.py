@@ -15,7 +15,6 @@ from regard.attention import Memory
 from regard.models.blocks import Block
 from regard.models.cache import Cache
 from regard.models.layers import Embedding
-from regard.training.losses import LogitsLoss, logits_loss
 
 MAX_VARIANTS = 64  # with and without a mask, one row and many, two stacks: more than torch's default of 8
 
@@ -39,12 +38,6 @@ def compile_blocks(model: nn.Module, *, dynamic: bool) -> None:
             _use(module, encode, decode)
         elif isinstance(module, Embedding):
             module.forward = _embedding(module, embed)  # type: ignore[method-assign]
-
-
-def compiled_logits_loss(*, dynamic: bool) -> LogitsLoss:
-    """`logits_loss`, compiled: the softmax over the vocabulary is computed once."""
-    function: LogitsLoss = torch.compile(logits_loss, dynamic=dynamic or None)
-    return function
 
 
 def _embedding(module: Embedding, embed: Any) -> Any:

@@ -35,21 +35,15 @@ class Files:
 
     source: Path
     target: Path | None
-    single: bool
-    """A single text, for a language model."""
-    weight: float = 1.0
-    """How many times each epoch contains the corpus."""
+    single: bool  # a single text, for a language model
+    weight: float = 1.0  # how many times each epoch contains the corpus
     languages: tuple[str, str] | None = None
     fields: tuple[str, str] | None = None
-    continuous: bool = False
-    """The file is one text from beginning to end (`text.continuous`)."""
-    start: int = 0
+    continuous: bool = False  # the file is one text from beginning to end (text.continuous)
+    start: int = 0  # of a continuous text, characters `start` to `end` are used, exclusive
     end: int | None = None
-    """The part of a continuous text that is used: characters `start` to `end`, exclusive."""
-    tag: str = ""
-    """A token put before every source, such as <2fr> or <BT>."""
-    alignments: Path | None = None
-    """Word alignments of the pairs, line by line."""
+    tag: str = ""  # a token put before every source, such as <2fr> or <BT>
+    alignments: Path | None = None  # word alignments of the pairs, line by line
 
     def read(self) -> Iterator[tuple[str, ...]]:
         """Read every example; for a continuous text, every line."""
@@ -65,8 +59,7 @@ class Files:
     @property
     def paths(self) -> list[Path]:
         """All files; those of a folder by name."""
-        paths = [path for path in (self.source, self.target, self.alignments) if path]
-        return [file for path in paths for file in list_files(path)]
+        return [file for path in (self.source, self.target, self.alignments) if path for file in list_files(path)]
 
     def identity(self) -> str:
         """A hash of the content of the files, followed by the part of a continuous text or by the tag."""
@@ -80,13 +73,10 @@ class Data:
 
     config: Config
     tokenizers: Tokenizers
-    train: Sequence[Dataset]
-    """All corpora as one dataset; with BPE dropout, several segmentations of it that epochs use in turn."""
+    train: Sequence[Dataset]  # all corpora as one; with BPE dropout, segmentations of it that epochs use in turn
     valid: Dataset
-    shares: Sequence[tuple[int, float]]
-    """The number of examples and the weight of each corpus."""
-    identities: Sequence[str]
-    """A hash of the files of each corpus, and of the validation files."""
+    shares: Sequence[tuple[int, float]]  # the number of examples and the weight of each corpus
+    identities: Sequence[str]  # a hash of the files of each corpus, and of the validation files
 
     def epoch(self, number: int, *, rank: int, world_size: int) -> Epoch:
         """The training batches of an epoch; their order depends only on (seed, epoch)."""
@@ -112,13 +102,13 @@ class Data:
     def validation(self) -> Epoch:
         """The validation batches, always the same."""
         valid, batch_tokens = self.valid, max(self.config.train.batch_tokens, MIN_VALIDATION_BATCH_TOKENS)
+        order: dict[str, Any] = {"batch_tokens": batch_tokens, "seed": 0, "epoch": 0}
+        shard: dict[str, Any] = {"rank": 0, "world_size": 1}
         if not self.config.model.is_translator:
-            options: dict[str, Any] = {"seed": 0, "epoch": 0, "rank": 0, "world_size": 1, "cover_all": True}
-            options["batch_tokens"] = batch_tokens
-            return packed_epoch(valid.text, np.arange(len(valid)), self.config, self._special[0], **options)
-        lengths = valid.source.lengths, valid.target.lengths
-        plan = ordering.plan_batches(*lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
-        return Epoch(plan, pairs(valid, plan, rank=0, world_size=1, special=self._special))
+            order |= shard | {"cover_all": True}
+            return packed_epoch(valid.text, np.arange(len(valid)), self.config, self._special[0], **order)
+        plan = ordering.plan_batches(valid.source.lengths, valid.target.lengths, **order)
+        return Epoch(plan, pairs(valid, plan, special=self._special, **shard))
 
     @property
     def _special(self) -> Sides:
@@ -180,7 +170,7 @@ def prepare(
     If `damaged` is given, cached files are verified first; it is called with a message before a damaged corpus is
     prepared again.
     """
-    text, valid_files = config.text, [valid] if valid else []
+    text, valid_files, single = config.text, [valid] if valid else [], corpora[0].single
     if text.continuous and any(files.weight != 1 for files in corpora):
         raise ConfigError("text.continuous reads a text once, from beginning to end: the weights of --also must be 1")
     if text.continuous and not valid:
@@ -207,7 +197,6 @@ def prepare(
             damaged=damaged,
         )
 
-    single = corpora[0].single
     cleaning = Cleaning.from_config(text, single=single)
     folders = [prepared(files, cleaning, training=True) for files in corpora]
     parts = [Dataset.open(folder) for folder in folders]
@@ -219,8 +208,11 @@ def prepare(
     if valid_files:
         lenient = cleaning if text.continuous else replace(cleaning, rules=("empty",) if single else ("empty", "long"))
         valid_data = join([Dataset.open(prepared(files, lenient, training=False)) for files in valid_files])
-        if report := validation_report(valid_data):
-            say(report)
+        if left_out := validation_report(valid_data):
+            say(left_out)
+        if not len(valid_data):
+            report = _report(valid_data)
+            raise DataError(f"{valid_files[0].source} has nothing to validate with after cleaning: {report}")
     else:
         whole = join(parts)
         kept, held = split(whole, text.held_out)
@@ -230,8 +222,6 @@ def prepare(
     if not len(train[0]):
         reports = "; ".join(map(_report, parts))
         raise DataError(f"{corpora[0].source} has nothing to train on after cleaning: {reports}")
-    if not len(valid_data) and valid_files:
-        raise DataError(f"{valid_files[0].source} has nothing to validate with after cleaning: {_report(valid_data)}")
     if not len(valid_data):
         raise DataError(
             f"{corpora[0].source} leaves {len(train[0]):,} examples to train on and 0 to validate with (text.held_out "
@@ -272,9 +262,8 @@ def check_positions(data: Data, config: Config) -> None:
     model = config.model
     if model.family != "transformer" or not model.has_position_table:
         return
-    sides = (side for dataset in (*data.train, data.valid) for side in (dataset.source, dataset.target))
-    length = max(int(side.lengths.max()) for side in sides)
-    if length > model.max_positions:
+    sides = [side.lengths for dataset in (*data.train, data.valid) for side in (dataset.source, dataset.target)]
+    if (length := max(map(np.max, sides))) > model.max_positions:
         raise ConfigError(
             f"a sentence has {length} tokens with its end, and model.max_positions is {model.max_positions}: set "
             f"text.max_length={model.max_positions - 1}, or without --from model.max_positions={length} or more, "

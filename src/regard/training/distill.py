@@ -7,8 +7,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import count, islice
 from pathlib import Path
@@ -26,25 +25,23 @@ from regard.text.files import one_line
 from regard.training.data import Files
 from regard.training.events import ActivityEvent, Observer, Say
 from regard.training.observers import PlainLines
-from regard.training.request import (
+from regard.training.start_from import origin_checksums
+from regard.training.train import (
     PathLike,
     Request,
+    Run,
     check_folder,
     check_request,
     clear_folder,
     find_settings,
+    restored_state,
     text_files,
+    train,
 )
-from regard.training.start_from import origin_checksums
-from regard.training.train import Run, restored_state, train
 from regard.translation.translator import Result, Translator
 
 TEXTS = "distilled-"  # the folder of the translations, followed by a hash of teacher, source, beam size and precision
-PART_LINES = 2000  # in a file of translations; a killed run repeats at most one file
-WINDOW = 500  # lines translated together; then the progress is shown
-
-Row = tuple[str, ...]
-"""A source, or a source and its reference."""
+PART_LINES = 1000  # translated together, into one file; a killed run repeats at most one of them
 
 
 def distill(
@@ -95,15 +92,16 @@ def distill(
     check_request(Request((), valid_pair and text_files(settings, *valid_pair, **options), out, settings, call=""))
     lines = sum(1 for _ in files.read())  # finds errors before the translation, not after hours
     beams = beams or load_config(teachers[0]).decode.beams
-    identity = repr((origin_checksums(teachers), files.identity(), beams, precision))
+    identity = repr((origin_checksums(teachers), files.identity(), beams, precision, PART_LINES))
     texts = out / f"{TEXTS}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     try:
         with folders.lock_folder(out), restored_state(find_device(device), threads):
             _check_folder(out, texts, fresh=fresh)
             if valid is None:
                 say("without --valid the student is scored against the teacher's translations, not against references")
-            load_teacher = partial(_load_teacher, teacher, device, precision, say)
-            _translate_parts(files, texts, load_teacher, beams, lines, observe)
+            if len(list(texts.glob("*.jsonl"))) * PART_LINES < lines:
+                translator = _load_teacher(teacher, device, precision, say)
+                _translate_parts(files, texts, translator, beams, lines, observe)
     except KeyboardInterrupt:
         return Run(out, 0, finished=False, scores={}, signal=signal.SIGINT)
     return train(
@@ -139,9 +137,6 @@ def _check_folder(out: Path, texts: Path, *, fresh: bool) -> None:
         )
 
 
-# Translating.
-
-
 def _load_teacher(folder: PathLike, device: str, precision: str, say: Say) -> Translator:
     """Load the teacher; on a CPU it translates with CTranslate2, if that is installed and supports it."""
     translator = Translator.load(folder, device)
@@ -152,10 +147,10 @@ def _load_teacher(folder: PathLike, device: str, precision: str, say: Say) -> Tr
 
 
 def _translate_parts(
-    files: Files, texts: Path, load_teacher: Callable[[], Translator], beams: int, lines: int, observe: Observer
+    files: Files, texts: Path, translator: Translator, beams: int, lines: int, observe: Observer
 ) -> None:
     """Write the translations of all lines as files that appear only when complete; existing files are kept."""
-    rows, translator = files.read(), None
+    rows, translated, start = files.read(), 0, time.perf_counter()
     for number in count():
         part = list(islice(rows, PART_LINES))
         if not part:
@@ -163,31 +158,17 @@ def _translate_parts(
         path = texts / f"{number:06}.jsonl"
         if path.exists():
             continue
-        if translator is None:
-            translator, first, start = load_teacher(), number * PART_LINES, time.perf_counter()
+        alternatives = beams - 1 if len(part[0]) > 1 else 0  # with references
+        results = translator.translate([row[0] for row in part], beams=beams, alternatives=alternatives, warn=False)
         pairs = []
-        for pair in _translate(translator, part, beams):
-            row = dict(zip(files.fields or ("source", "target"), pair, strict=True))
-            pairs.append(json.dumps(row, ensure_ascii=False) + "\n")
-            done = number * PART_LINES + len(pairs)
-            if len(pairs) % WINDOW == 0:
-                rate = (done - first) / (time.perf_counter() - start)
-                left = format_duration((lines - done) / rate)
-                observe(
-                    ActivityEvent(0, f"translating: {done:,} of {lines:,} lines, {rate:,.0f} a second, {left} left")
-                )
+        for (source, *reference), result in zip(part, results, strict=True):
+            pair = zip(files.fields or ("source", "target"), (source, one_line(_best(result, *reference))), strict=True)
+            pairs.append(json.dumps(dict(pair), ensure_ascii=False) + "\n")
         folders.write_file(path, "".join(pairs), force=False)
-
-
-def _translate(translator: Translator, rows: Sequence[Row], beams: int) -> Iterator[tuple[str, str]]:
-    """Sources and their translations; with a reference, the hypothesis with the best chrF."""
-    has_reference = len(rows[0]) > 1
-    for start in range(0, len(rows), WINDOW):
-        window = rows[start : start + WINDOW]
-        alternatives = beams - 1 if has_reference else 0
-        results = translator.translate([row[0] for row in window], beams=beams, alternatives=alternatives, warn=False)
-        for (source, *reference), result in zip(window, results, strict=True):
-            yield source, one_line(_best(result, *reference))
+        translated, done = translated + len(part), number * PART_LINES + len(part)
+        rate = translated / (time.perf_counter() - start)
+        left = format_duration((lines - done) / rate)
+        observe(ActivityEvent(0, f"translating: {done:,} of {lines:,} lines, {rate:,.0f} a second, {left} left"))
 
 
 def _best(result: Result, reference: str | None = None) -> str:

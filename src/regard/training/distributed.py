@@ -7,7 +7,7 @@ import secrets
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, cast
 
@@ -35,11 +35,6 @@ class Runtime:
     @property
     def is_main(self) -> bool:
         return self.rank == 0
-
-    @property
-    def is_local_main(self) -> bool:
-        """Whether this is the first process on its machine."""
-        return os.environ.get("LOCAL_RANK", "0") == "0"
 
     def place(self, model: nn.Module, *, sharded: bool) -> nn.Module:
         """Move the model to the device; with `sharded`, each process keeps a shard of every weight (FSDP2)."""
@@ -72,20 +67,13 @@ class Runtime:
                 module.reshard()
                 module.set_reshard_after_forward(module is not model, recurse=False)
 
-    def no_sync(self, wrapped: nn.Module, *, enabled: bool) -> AbstractContextManager[None]:
-        """A context in which, if enabled, gradients are accumulated locally without an all-reduce."""
-        if enabled and isinstance(wrapped, nn.parallel.DistributedDataParallel):
-            return wrapped.no_sync()
-        return nullcontext()
-
     def all_reduce(self, *numbers: float) -> list[float]:
         """Sum each number over all processes."""
         if self.world_size == 1:
             return list(numbers)
         device = self.device if self.device.type == "cuda" else torch.device("cpu")
-        sums = torch.tensor(numbers, dtype=torch.float64, device=device)
-        dist.all_reduce(sums)
-        return [float(number) for number in sums.tolist()]
+        sums: list[float] = self.all_reduce_tensor(torch.tensor(numbers, dtype=torch.float64, device=device)).tolist()
+        return sums
 
     def all_reduce_tensor(self, tensor: Tensor) -> Tensor:
         """Sum a tensor over all processes without waiting for the device."""
@@ -93,10 +81,6 @@ class Runtime:
             tensor = tensor.double()
             dist.all_reduce(tensor)
         return tensor
-
-    def any_process(self, condition: bool) -> bool:
-        """Whether the condition holds in at least one process."""
-        return self.all_reduce(float(condition))[0] > 0
 
     def broadcast(self, number: float) -> float:
         """The main process's number, in all processes."""
@@ -141,15 +125,12 @@ def _shard(model: nn.Module, device: torch.device, world_size: int) -> nn.Module
 
 def _sharded_modules(model: nn.Module) -> list[Any]:
     """The modules whose weights FSDP2 gathers together; empty if the model is not sharded."""
-    if not hasattr(model, "unshard"):
-        return []
     return [module for module in model.modules() if hasattr(module, "unshard")]
 
 
 def to_local(tensor: Tensor) -> Tensor:
     """The shard of this process if the tensor is sharded, otherwise the tensor itself."""
-    local = getattr(tensor, "to_local", None)
-    return tensor if local is None else cast(Tensor, local())
+    return cast(Tensor, tensor.to_local()) if hasattr(tensor, "to_local") else tensor
 
 
 def shard_like(weight: Tensor | None, tensor: Tensor) -> Tensor:
@@ -166,8 +147,7 @@ def shard_like(weight: Tensor | None, tensor: Tensor) -> Tensor:
 
 def full_tensor(tensor: Tensor) -> Tensor:
     """Gather a sharded tensor (all processes must call it); other tensors are returned unchanged."""
-    gather = getattr(tensor, "full_tensor", None)
-    return tensor if gather is None else cast(Tensor, gather())
+    return cast(Tensor, tensor.full_tensor()) if hasattr(tensor, "full_tensor") else tensor
 
 
 # Processes
@@ -206,22 +186,21 @@ def _store_of_this_start(store: Store, rank: int, world_size: int) -> Store:
     """The store with a unique prefix for this start of the processes.
 
     torchrun keeps one store over all restarts, so keys of an earlier start are still in it. Each process announces
-    itself with a random name; the main process answers under that name with the prefix, until all have confirmed it.
+    itself with a random name, and the main process answers under that name with the prefix until all have counted
+    themselves.
     """
     name = secrets.token_hex(8)
     if rank:
         store.set(f"regard/hello/{rank}", name)
-        prefix: str = store.get(f"regard/{name}").decode()  # waits for it
-        store.set(f"regard/{prefix}/{rank}", "confirmed")
+        prefix: str = store.get(name).decode()  # waits for it
+        store.add(prefix, 1)
         return PrefixStore(prefix, store)
-    missing, deadline = set(range(1, world_size)), time.monotonic() + TIMEOUT.total_seconds()
-    while missing:
+    deadline = time.monotonic() + TIMEOUT.total_seconds()
+    while (started := store.add(name, 0) + 1) < world_size:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{len(missing)} of {world_size} did not start within {TIMEOUT}")
-        for other in [*missing]:
-            if store.check([f"regard/hello/{other}"]):
-                store.set(f"regard/{store.get(f'regard/hello/{other}').decode()}", name)
-            if store.check([f"regard/{name}/{other}"]):
-                missing.remove(other)
+            raise RuntimeError(f"{world_size - started} of {world_size} did not start within {TIMEOUT}")
+        for key in (f"regard/hello/{other}" for other in range(1, world_size)):
+            if store.check([key]):
+                store.set(store.get(key).decode(), name)
         time.sleep(POLL_SECONDS / 4)
     return PrefixStore(name, store)

@@ -19,12 +19,10 @@ class StartEvent:
     """Training starts, or resumes after `update`."""
 
     folder: Path
-    description: str
-    """Model and hardware, for the title of a view."""
+    description: str  # model and hardware, for the title of a view
     update: int
     clock: Clock
-    best_update: int = 0
-    """The update of the best validation so far; 0 if there is none."""
+    best_update: int = 0  # of the best validation so far; 0 if there is none
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,10 @@ class UpdateEvent:
     """The optimizer has made an update."""
 
     update: int
-    loss: float
-    """Negative log-likelihood per target token."""
-    grad_norm: float
-    """The gradient norm before clipping."""
+    loss: float  # negative log-likelihood per target token
+    grad_norm: float  # before clipping
     learning_rate: float
-    tokens: int
-    """Target tokens, of all processes."""
+    tokens: int  # target tokens, of all processes
     epoch: int
     seconds: float = 0.0
 
@@ -53,10 +48,8 @@ class ProblemEvent:
 
     kind: Literal["skipped", "rollback", "split"]
     update: int
-    message: str = ""
-    """For the user; empty if it is not worth a line."""
-    values: dict[str, Any] = field(default_factory=dict)
-    """As in the journal."""
+    message: str = ""  # for the user; empty if it is not worth a line
+    values: dict[str, Any] = field(default_factory=dict)  # as in the journal
 
 
 @dataclass(frozen=True)
@@ -64,23 +57,19 @@ class ValidationEvent:
     """The model was validated."""
 
     update: int
-    scores: dict[str, Any]
-    """valid_loss and, for translators, bleu or chrf with its signature and the number of sentences."""
-    sample: dict[str, str]
-    """source, reference and model output of one sentence; empty for language models."""
+    scores: dict[str, Any]  # valid_loss and, for translators, bleu or chrf with signature and number of sentences
+    sample: dict[str, str]  # source, reference and model output of one sentence; empty for language models
     best: bool
     seconds: float
-    model: nn.Module
-    """With the weights that were validated (their moving average if train.ema_decay is set)."""
+    model: nn.Module  # with the weights that were validated (their moving average if train.ema_decay is set)
 
 
 @dataclass(frozen=True)
 class ActivityEvent:
-    """After `update`, the run does something other than updates that may take long."""
+    """After `update`, the run does something other than updates that may take long: validating, saving, scoring."""
 
     update: int
     activity: str
-    """Such as validating, saving or scoring."""
 
 
 Event = StartEvent | UpdateEvent | ProblemEvent | ValidationEvent | ActivityEvent

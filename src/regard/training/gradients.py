@@ -8,8 +8,8 @@ the number of shapes of others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,25 +19,23 @@ from regard import kernels
 from regard.config import Config, TrainConfig
 from regard.devices import supports_bf16
 from regard.text.batching import Batch
-from regard.training.compiled import compile_blocks, compiled_logits_loss
+from regard.training.compiled import compile_blocks
 from regard.training.distributed import Runtime
-from regard.training.losses import LogitsLoss, batch_loss
+from regard.training.losses import LogitsLoss, batch_loss, logits_loss
 
 MIN_WORK_TO_COMPILE = 5e10  # updates * batch_tokens * model.size; less is not worth compiling (RECORDS.md)
 MAX_GRAPHS = 64  # each graph holds its own copy of the kernels' arguments
 SPARE_BYTES = 64 << 20  # GPU memory left free for a capture beyond what its pass needs
 NO_EXAMPLES = np.zeros(0, np.int64)
 
-Shape = tuple[torch.Size | None, ...]
-"""The shapes of a batch's tensors: a CUDA graph is replayed for equal shapes only."""
+Shape = tuple[torch.Size | None, ...]  # of a batch's tensors: a CUDA graph is replayed for equal shapes only
 
 
 class CapturedPass(NamedTuple):
     """A forward and backward pass over batches of one shape, captured as a CUDA graph."""
 
     graph: torch.cuda.CUDAGraph
-    inputs: Batch
-    """The tensors that the graph reads."""
+    inputs: Batch  # the tensors that the graph reads
 
 
 class Gradients:
@@ -50,7 +48,7 @@ class Gradients:
         if uses_compile(config, runtime.device):
             dynamic = not config.train.packed
             compile_blocks(wrapped, dynamic=dynamic)
-            self._logits_loss = compiled_logits_loss(dynamic=dynamic)
+            self._logits_loss = torch.compile(logits_loss, dynamic=dynamic or None)
         has_packed_kernels = kernels.is_available() and uses_bf16(config.train, runtime.device)
         has_few_shapes = has_packed_kernels if config.train.packed else config.train.batch_shapes > 0
         # masked language modelling has as many labels as tokens were masked: its shapes are never the same
@@ -99,7 +97,9 @@ class Gradients:
         graph.replay()
 
     def _backward(self, batch: Batch, scale: float | Tensor, *, last: bool) -> None:
-        with self._runtime.no_sync(self._wrapped, enabled=not last), autocast(self._config, self._runtime.device):
+        is_ddp = isinstance(self._wrapped, nn.parallel.DistributedDataParallel)
+        context: Any = self._wrapped.no_sync() if is_ddp and not last else nullcontext()  # type: ignore[operator]
+        with context, autocast(self._config, self._runtime.device):  # the gradients are averaged after the last batch
             loss, nll = batch_loss(self._wrapped, batch, self._config, self._logits_loss)
         loss = loss * scale
         if isinstance(scale, Tensor):  # a CUDA graph adds all gradients in a few kernels, not in one per parameter

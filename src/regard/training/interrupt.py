@@ -9,13 +9,23 @@ from contextlib import contextmanager
 
 
 class StopSignal:
-    """The signal that asked to stop, SIGTERM or SIGINT (Ctrl-C); 0 if none did."""
+    """A context that handles SIGTERM and SIGINT (Ctrl-C); `signal` is the one that asked to stop, or 0."""
 
     def __init__(self) -> None:
         self.signal = 0
         self._raises = False
 
-    def receive(self, number: int, frame: object) -> None:
+    def __enter__(self) -> StopSignal:
+        can_handle = threading.current_thread() is threading.main_thread()  # only the main thread may set handlers
+        numbers = (signal.SIGTERM, signal.SIGINT) if can_handle else ()
+        self._before = {number: signal.signal(number, self._receive) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: object) -> None:
         """Store the first signal; the same signal again raises KeyboardInterrupt.
 
         Another one is ignored: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
@@ -35,18 +45,3 @@ class StopSignal:
             yield
         finally:
             self._raises = False
-
-
-@contextmanager
-def stop_signal() -> Iterator[StopSignal]:
-    """Handle SIGTERM and Ctrl-C for the duration of the context."""
-    stop = StopSignal()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield stop
-        return
-    before = {number: signal.signal(number, stop.receive) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regard.errors import FolderError, RunError
 from regard.folders import clear_os_errors, parse_json, write_file
 from regard.training.clock import Clock
 from regard.training.events import Event, ProblemEvent, UpdateEvent, ValidationEvent
@@ -30,9 +29,8 @@ class Journal:
             self.write("resumed", update)
 
     def _keep(self, keep: Callable[[dict[str, Any]], bool]) -> None:
-        kept = [entry for entry in read(self._path) if keep(entry)]
-        self._validated = {entry["update"] for entry in kept if entry["kind"] == "validation"}
-        write_file(self._path, "".join(json.dumps(entry) + "\n" for entry in kept), force=True)
+        entries = [json.dumps(entry) + "\n" for entry in read(self._path) if keep(entry)]
+        write_file(self._path, "".join(entries), force=True)
 
     def observe(self, event: Event) -> None:
         """Write the entry of an event; the first, the last and every tenth update have one."""
@@ -44,30 +42,21 @@ class Journal:
                 self._keep(lambda entry: entry["update"] <= event.update)
             self.write(event.kind, event.update + (event.kind == "rollback"), **event.values)
         elif isinstance(event, ValidationEvent):
-            if event.update in self._validated:  # the checkpoint was written before it
-                self._keep(lambda entry: (entry["kind"], entry["update"]) != ("validation", event.update))
-            self._validated.add(event.update)
+            # a resumed run repeats the validation after its checkpoint
+            self._keep(lambda entry: (entry["kind"], entry["update"]) != ("validation", event.update))
             sample = {"sample": event.sample} if event.sample else {}
             self.write("validation", event.update, **event.scores, **sample, seconds=round(event.seconds, 3))
 
     def write(self, kind: str, update: int, **values: Any) -> None:
         """Append an entry."""
         elapsed = {"elapsed": round(self._clock.elapsed(), 3)} if self._clock is not None else {}
-        try:
-            with clear_os_errors(self._path), self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": kind, "update": update, **values, **elapsed}) + "\n")
-        except FolderError as error:  # it was there when the run started
-            raise RunError(str(error)) from error
+        with clear_os_errors(self._path), self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, "update": update, **values, **elapsed}) + "\n")
 
 
 def has_entry(event: UpdateEvent) -> bool:
     """Whether an update is the first or every tenth, which have an entry."""
     return event.update % UPDATES_PER_ENTRY == 0 or event.update == 1
-
-
-def is_finished(path: Path) -> bool:
-    """Whether the run of a journal is finished."""
-    return [entry["kind"] for entry in read(path)[-1:]] == ["finished"]
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.config import Config, TrainConfig
+from regard.config import Config
 from regard.errors import RunError
+from regard.folders import delete
 from regard.memory import free_memory, in_parts, is_out_of_memory
 from regard.models.folder import check_shapes, copy_weights, named_tensors
 from regard.text.batching import Batch, prefetch, row_count, split_batch
@@ -27,7 +28,7 @@ from regard.training.checkpoint import (
     CheckpointWriter,
     Progress,
     checkpoint_path,
-    delete_after,
+    checkpoints,
     latest_checkpoint,
     load_tensors,
     read_progress,
@@ -36,16 +37,9 @@ from regard.training.checkpoint import (
 from regard.training.clock import Clock, make_clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime, full_tensor, shard_like, to_local
-from regard.training.events import (
-    ActivityEvent,
-    Event,
-    Observer,
-    ProblemEvent,
-    UpdateEvent,
-    ValidationEvent,
-)
+from regard.training.events import ActivityEvent, Event, Observer, ProblemEvent, UpdateEvent, ValidationEvent
 from regard.training.gradients import Gradients
-from regard.training.interrupt import StopSignal, stop_signal
+from regard.training.interrupt import StopSignal
 from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
 from regard.training.validation import Validation
 
@@ -55,55 +49,37 @@ MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the ru
 VALIDATION_GAP = 5  # with --minutes, the updates after a validation take at least so many times as long as it did
 STOP_CHECK_EVERY = 10  # updates after which processes agree (all_reduce) on whether to stop
 
-MakeModel = Callable[[Config], nn.Module]
 Validate = Callable[[nn.Module], Validation]
 
 
 class PendingUpdate(NamedTuple):
     """An update whose gradients are computed, or queued on the GPU."""
 
-    tokens: int
-    """Target tokens of all processes."""
-    cursor: tuple[int, int]
-    """The epoch and batch to continue with after this update."""
-    position: float
-    """The position after this update, by the main process's clock; 0 without train.minutes."""
+    tokens: int  # target tokens of all processes
+    cursor: tuple[int, int]  # the epoch and batch to continue with after this update
+    position: float  # after this update, by the main process's clock; 0 without train.minutes
 
 
 class Training:
     """A run in a folder: model, optimizer, averaged weights and progress."""
 
     def __init__(
-        self,
-        folder: Path,
-        make_model: MakeModel,
-        config: Config,
-        data: Data,
-        runtime: Runtime,
-        clock: Clock | None = None,
+        self, folder: Path, model: nn.Module, config: Config, data: Data, runtime: Runtime, clock: Clock | None = None
     ) -> None:
-        """`make_model` makes the model of update 0, also for a rollback before the first checkpoint."""
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
-        self.model = runtime.place(make_model(config), sharded=config.train.sharded)
+        self.model = runtime.place(model, sharded=config.train.sharded)
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
-        """The exponential moving average of the weights (train.ema_decay)."""
         self.clock = clock or make_clock(config, data, runtime.device.type)
-        self.progress = self._first_progress()
-        self.batches: Iterator[Batch] = self._endless_batches()
-        """This process's shard of each of the next batches; `step` takes them from here."""
-        self.best_validation: tuple[int, Validation] | None = None
-        """The update and result of the best validation in this process."""
-        self.remarks: list[str] = []
-        """Messages of `resume` about damaged checkpoints."""
-        self.signal = 0
-        """The signal that asked the run to stop."""
+        self.progress = Progress(next_validation=config.train.validate_every, next_save=config.train.save_every)
+        self.batches: Iterator[Batch] = self._endless_batches()  # this process's shard of each of the next batches
+        self.best_validation: tuple[int, Validation] | None = None  # its update and result, if it was in this process
+        self.signal = 0  # the signal that asked the run to stop
         self._cursor = (0, 0)
         self._pending: PendingUpdate | None = None
         self._runs_ahead = runs_ahead(config, runtime)
-        self._make_model = make_model
         self._gradients: Gradients | None = None
-        self._saver: CheckpointWriter | None = None
+        self._saver: CheckpointWriter | None = None  # while the run is running
         self._observe: Observer = lambda event: None
 
     # One update
@@ -112,28 +88,10 @@ class Training:
         """Make one update: forward, backward, clip, optimizer.
 
         Returns None if the loss or gradient was NaN or inf. The weights are not changed then, and after several such
-        updates in a row the run is rolled back to its last checkpoint.
+        updates in a row the run is rolled back to its last checkpoint. On a GPU, the optimizer checks on the device
+        whether the loss is finite, and the gradients of the next update are queued before this loss is read.
         """
-        start = time.perf_counter()
-        event = self._update()
-        seconds = time.perf_counter() - start
-        self.progress.seconds += seconds
-        if event is None:
-            self._observe(ProblemEvent("skipped", self.progress.update + 1))
-            if self.progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
-                self._roll_back()
-            return None
-        event = dataclasses.replace(event, seconds=seconds)
-        self._observe(event)
-        return event
-
-    def _update(self) -> UpdateEvent | None:
-        """Make one update.
-
-        On a GPU, the optimizer checks on the device whether the loss is finite, and the gradients of the next update
-        are queued before this loss is read.
-        """
-        settings, progress = self.config.train, self.progress
+        start, settings, progress = time.perf_counter(), self.config.train, self.progress
         update = progress.update + 1
         pending, self._pending = self._pending or self._compute_gradients(update + progress.skipped), None
         grad_norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_grad_norm or math.inf))
@@ -150,18 +108,28 @@ class Training:
                 self._pending = self._compute_gradients(update + progress.skipped + 1)
         nll, norm = read_sums()  # the only time that an update waits for the GPU
         progress.epoch, progress.batch = pending.cursor
-        if not math.isfinite(nll) or not math.isfinite(norm):
+        is_finite = math.isfinite(nll) and math.isfinite(norm)
+        if is_finite:
+            if not self._runs_ahead:
+                self.optimizer.step()
+            if self.average is not None:
+                self._update_ema(update)
+            progress.update, progress.position, progress.nan_in_a_row = update, position, 0
+            progress.tokens += pending.tokens
+        else:
             progress.skipped += 1
             progress.nan_in_a_row += 1
+        seconds = time.perf_counter() - start
+        progress.seconds += seconds
+        if not is_finite:
+            self._observe(ProblemEvent("skipped", update))
+            if progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
+                self._roll_back(self._saver)
             return None
-        if not self._runs_ahead:
-            self.optimizer.step()
-        if self.average is not None:
-            self._update_ema(update)
-        progress.update, progress.position, progress.nan_in_a_row = update, position, 0
-        progress.tokens += pending.tokens
-        tokens, epoch = pending.tokens, progress.epoch
-        return UpdateEvent(update, nll / tokens, norm / self.runtime.world_size, lr, tokens, epoch)
+        loss, norm = nll / pending.tokens, norm / self.runtime.world_size
+        event = UpdateEvent(update, loss, norm, lr, pending.tokens, progress.epoch, seconds)
+        self._observe(event)
+        return event
 
     @property
     def gradients(self) -> Gradients:
@@ -185,55 +153,43 @@ class Training:
             epoch_number, cursor = epoch_number + 1, 0
 
     def _compute_gradients(self, attempt: int) -> PendingUpdate:
-        """Compute, or queue on the GPU, the gradients of the next micro-batches."""
-        micro_batches = [next(self.batches) for _ in range(self.config.train.gradient_accumulation)]
+        """Compute, or queue on the GPU, the gradients of the next micro-batches, in parts if its memory is short."""
+        settings, progress, runtime = self.config.train, self.progress, self.runtime
+        micro_batches = [next(self.batches) for _ in range(settings.gradient_accumulation)]
         cursor = self._cursor
-        position = self.clock.position() if self.config.train.minutes and self.runtime.is_main else 0.0
-        total, position = self.runtime.all_reduce(sum(batch.target_tokens for batch in micro_batches), position)
+        position = self.clock.position() if settings.minutes and runtime.is_main else 0.0
+        total, position = runtime.all_reduce(sum(batch.target_tokens for batch in micro_batches), position)
         tokens = max(int(total), 1)  # masked language modelling may mask no token of a small batch
-        # The loss is the mean over the tokens of all processes. DDP averages gradients over processes, so it is
-        # multiplied by their number.
-        while not self._accumulate(micro_batches, self.runtime.world_size / tokens, attempt, last=True):
-            self._split_further(micro_batches)
-        return PendingUpdate(tokens, cursor, position)
-
-    def _accumulate(self, batches: list[Batch], scale: float, attempt: int, *, last: bool) -> bool:
-        """Compute the gradients of `scale` times the loss; return False if the GPU runs out of memory.
-
-        After the `last` batch the gradients are averaged over all processes.
-        """
-        progress, rank = self.progress, self.runtime.rank
-        torch.manual_seed(_mix_seed(self.config.train.seed, attempt, rank))
-        parts = [part for batch in batches for part in split_batch(batch, progress.split)]
-        if self.config.train.packed and progress.split > 1:
-            self.gradients.uses_graphs = False  # the parts of a packed batch differ in shape
-        self.gradients.zero()
-        try:
-            for number, part in enumerate(parts, 1):
-                self.gradients.accumulate(part, scale, last=last and number == len(parts))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            if last and self.runtime.world_size > 1:  # the other processes wait for its gradients
+        while True:
+            torch.manual_seed(_mix_seed(settings.seed, attempt, runtime.rank))
+            parts = [part for batch in micro_batches for part in split_batch(batch, progress.split)]
+            if settings.packed and progress.split > 1:
+                self.gradients.uses_graphs = False  # the parts of a packed batch differ in shape
+            self.gradients.zero()
+            try:
+                for number, part in enumerate(parts, 1):
+                    # The loss is the mean over the tokens of all processes. DDP averages gradients over processes, so
+                    # it is multiplied by their number.
+                    self.gradients.accumulate(part, runtime.world_size / tokens, last=number == len(parts))
+                return PendingUpdate(tokens, cursor, position)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if runtime.world_size > 1:  # the other processes wait for its gradients
+                    raise RunError(
+                        f"process {runtime.rank} ran out of GPU memory at update {progress.update + 1}: start over "
+                        f"(--fresh) with a smaller train.batch_tokens ({settings.batch_tokens})"
+                    ) from error
+            if progress.split >= max(map(row_count, micro_batches)):
                 raise RunError(
-                    f"process {rank} ran out of GPU memory at update {progress.update + 1}: start over (--fresh) with "
-                    f"a smaller train.batch_tokens ({self.config.train.batch_tokens})"
-                ) from error
-            return False
-        return True
-
-    def _split_further(self, batches: list[Batch]) -> None:
-        """Split batches into twice as many parts from now on."""
-        progress = self.progress
-        if progress.split >= max(row_count(batch) for batch in batches):
-            raise RunError(
-                f"one example does not fit into the GPU's memory: start over (--fresh) with a "
-                f"smaller text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
-            )
-        progress.split *= 2
-        self._without_graphs(self.model)
-        message = f"out of GPU memory after update {progress.update:,}: batches are split into {progress.split} parts"
-        self._observe(ProblemEvent("split", progress.update, message, {"parts": progress.split}))
+                    f"one example does not fit into the GPU's memory: start over (--fresh) with a smaller "
+                    f"text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
+                )
+            progress.split *= 2
+            self._without_graphs(self.model)
+            update, parts_each = progress.update, progress.split
+            message = f"out of GPU memory after update {update:,}: batches are split into {parts_each} parts"
+            self._observe(ProblemEvent("split", update, message, {"parts": parts_each}))
 
     def _without_graphs(self, model: nn.Module) -> list[nn.Module]:
         """Free the memory of the CUDA graphs; returns the model, which `in_parts` validates again."""
@@ -241,75 +197,12 @@ class Training:
         free_memory()
         return [model]
 
-    def _try_largest_batches(self) -> None:
-        """With several processes, try the largest batches without all_reduce and agree on how to split them.
-
-        A process that ran out of memory during an all_reduce would leave the others waiting.
-        """
-        rank, world = self.runtime.rank, self.runtime.world_size
-        if world == 1 or self.config.train.sharded:
-            return
-        epoch = self.data.epoch(self.progress.epoch, rank=rank, world_size=world)
-        rows, lengths = epoch.plan.shapes[:, 0], epoch.plan.shapes[:, 1:].sum(axis=1)
-        largest = {int(sizes.argmax()) for sizes in (rows, lengths, rows * lengths)}
-        for number in sorted(largest):
-            batch = epoch.make(number).map_tensors(lambda tensor: tensor.to(self.runtime.device))
-            while self.runtime.any_process(not self._accumulate([batch], 1.0, 1, last=False)):
-                self._split_further([batch])
-
     # The run
 
     def run(self, validate: Validate, observe: Observer) -> Progress:
         """Train to the last update, or until a signal asks to stop; a stopped run can be resumed."""
-        settings = self.config.train
-        with self._observed(observe), self._saving() as saver, stop_signal() as stop:
-            self._try_largest_batches()
-            if settings.minutes and not self.progress.update:
-                self.clock.prepared = self.progress.prepared = self.clock.elapsed()
-            while not self.progress.finished:
-                if not self._is_validation_due() and not self._train_to_checkpoint(saver, stop):
-                    break
-                try:
-                    with stop.at_once() if self.runtime.world_size == 1 else nullcontext():
-                        self._validate(validate)
-                except KeyboardInterrupt:  # the resumed run validates
-                    break
-                progress = self.progress
-                out_of_patience = 0 < settings.patience <= progress.validations_since_best
-                progress.finished = progress.position >= settings.updates or out_of_patience
-                if progress.finished:
-                    self._save(saver)
-            self.signal = stop.signal
-        return self.progress
-
-    def _is_validation_due(self) -> bool:
-        """Whether the next validation is due; `_train_to_checkpoint` saves a checkpoint before it."""
-        return self.progress.position >= min(self.progress.next_validation, self.config.train.updates)
-
-    def _train_to_checkpoint(self, saver: CheckpointWriter, stop: StopSignal) -> bool:
-        """Make updates until a validation is due, and save before it; return False if a signal asks to stop."""
-        settings = self.config.train
-        while not self._is_validation_due():
-            if self.step() is None:
-                continue
-            progress, stopping = self.progress, bool(stop.signal)
-            if self.runtime.world_size > 1:  # all processes must stop at the same update
-                stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(stopping)
-            is_due = progress.position >= progress.next_save
-            if is_due:
-                progress.next_save = progress.position + settings.save_every
-                progress.saved = [*progress.saved, progress.update][-settings.keep_checkpoints :]
-            if is_due or stopping or self._is_validation_due():
-                self._save(saver)
-            if stopping:
-                return False
-        return True
-
-    @contextmanager
-    def _observed(self, observe: Observer) -> Iterator[None]:
-        """A context in which events go to the clock, to `observe` and, in the main process, into the journal."""
-        path, update = self.folder / journal.FILE, self.progress.update
-        entries = journal.Journal(path, update, self.clock) if self.runtime.is_main else None
+        settings, path = self.config.train, self.folder / journal.FILE
+        entries = journal.Journal(path, self.progress.update, self.clock) if self.runtime.is_main else None
 
         def pass_on(event: Event) -> None:
             self.clock.observe(event)
@@ -319,28 +212,56 @@ class Training:
 
         self._observe = pass_on
         try:
-            yield
-        finally:
-            self._observe = lambda event: None
-            self._restart_batches()  # ends the thread that loads batches
-
-    @contextmanager
-    def _saving(self) -> Iterator[CheckpointWriter]:
-        """The writer of checkpoints; the optimizer waits until it has copied the weights."""
-        keep = self.config.train.keep_checkpoints
-        with CheckpointWriter(self.folder, keep=keep) as saver:
-            self._saver = saver
-            try:
+            with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver, StopSignal() as stop:
+                self._saver = saver
                 with self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy()):
-                    yield saver
-            finally:
-                self._saver = None
+                    self._train(saver, stop, validate)
+                self.signal = stop.signal
+        finally:
+            self._saver, self._observe = None, lambda event: None
+            self._restart_batches()  # ends the thread that loads batches
+        return self.progress
 
-    def _validate(self, validate: Validate) -> None:
+    def _train(self, saver: CheckpointWriter, stop: StopSignal, validate: Validate) -> None:
+        """Update, save and validate until the run is finished, or until a signal asks to stop."""
+        settings = self.config.train
+        if not self.progress.update:
+            if settings.minutes:
+                self.clock.prepared = self.progress.prepared = self.clock.elapsed()
+            self._save(saver)  # a rollback may need it
+        while not self.progress.finished:
+            if not self._is_validation_due():
+                if self.step() is None:
+                    continue
+                progress, stopping = self.progress, bool(stop.signal)
+                if self.runtime.world_size > 1:  # all processes must stop at the same update
+                    stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.all_reduce(stopping)[0] > 0
+                is_due = progress.position >= progress.next_save
+                if is_due:
+                    progress.next_save = progress.position + settings.save_every
+                if is_due or stopping or self._is_validation_due():
+                    self._save(saver)
+                if stopping:
+                    return
+                continue
+            try:
+                with stop.at_once() if self.runtime.world_size == 1 else nullcontext():
+                    self._validate(saver, validate)
+            except KeyboardInterrupt:  # the resumed run validates
+                return
+            progress = self.progress
+            out_of_patience = 0 < settings.patience <= progress.validations_since_best
+            progress.finished = progress.position >= settings.updates or out_of_patience
+            if progress.finished:
+                self._save(saver)
+
+    def _is_validation_due(self) -> bool:
+        return self.progress.position >= min(self.progress.next_validation, self.config.train.updates)
+
+    def _validate(self, saver: CheckpointWriter, validate: Validate) -> None:
         start, progress, settings = time.perf_counter(), self.progress, self.config.train
         self._observe(ActivityEvent(progress.update, "validating"))
-        if self._saver is not None:
-            self._saver.wait_for_copy()  # averaged weights replace the others for a while
+        saver.wait_for_copy()  # averaged weights replace the others for a while
         with self.averaged(), self.runtime.unsharded(self.model):
             (validation,) = in_parts(validate, self.model, self._without_graphs)
             seconds = time.perf_counter() - start
@@ -350,17 +271,17 @@ class Training:
             used = position - progress.position
             progress.position = position
             progress.next_validation = position + max(settings.validate_every, VALIDATION_GAP * used)
-            best = progress.best_score, progress.best_loss
+            best_score, best_loss = progress.best_score, progress.best_loss
             is_best = math.isfinite(score) and math.isfinite(loss)
-            if is_best and best[0] is not None and best[1] is not None:
-                is_best = (score, -loss) > (best[0], -best[1])
+            if is_best and best_score is not None and best_loss is not None:
+                is_best = (score, -loss) > (best_score, -best_loss)
             progress.validations_since_best += 1
             if is_best:
                 progress.best_score, progress.best_loss, progress.best_update = score, loss, progress.update
                 progress.validations_since_best = 0
                 self.best_validation = progress.update, validation
-            scores, sample = validation.scores, validation.sample
-            self._observe(ValidationEvent(progress.update, scores, sample, is_best, seconds, self.model))
+            scores = {"valid_loss": validation.loss, **validation.metrics}
+            self._observe(ValidationEvent(progress.update, scores, validation.sample, is_best, seconds, self.model))
         self.model.train()
 
     # Averaged weights
@@ -399,67 +320,49 @@ class Training:
         groups: dict[str, dict[str, Tensor]] = {"model": named_tensors(self.model), "optimizer": optimizer}
         return groups | ({"average": self.average} if self.average is not None else {})
 
-    def gathered_state(self) -> dict[str, dict[str, Tensor]]:
-        """`state` in the main process, with whole tensors; in a sharded run, all processes must call it."""
-        if not self.config.train.sharded or self.runtime.world_size == 1:
-            return self.state()
-        groups: dict[str, dict[str, Tensor]] = {}
-        for group, named in self.state().items():
-            groups[group] = {}
-            for name, tensor in named.items():  # one after the other: all of them may not fit into GPU memory
-                whole = full_tensor(tensor)
-                if self.runtime.is_main:
-                    groups[group][name] = whole.cpu()
-        return groups
-
-    def resume(self) -> bool:
-        """Load the newest intact checkpoint; return False if there is none. `remarks` names the damaged ones."""
-        path = self._newest_checkpoint()
+    def resume(self) -> list[str]:
+        """Load the newest intact checkpoint, if there is one; returns messages for the user."""
+        path, messages = self._newest_checkpoint()
         if path is not None:
             self._load(path)
         if self.config.train.minutes:  # the time of updates after the checkpoint counts, although they are lost
             entries = journal.read(self.folder / journal.FILE)
             self.clock.spent = max([self.progress.elapsed, *(entry.get("elapsed", 0.0) for entry in entries)])
             self.clock.prepared = self.progress.prepared
-        return path is not None
+        if self.progress.update and not self.progress.finished:
+            messages.append(f"resumed at update {self.progress.update:,}")
+        return messages
 
-    def extend(self, old: TrainConfig) -> str:
-        """Continue a run, even a finished one, to the later end of its config; returns a message about the schedule.
+    def extend(self) -> str:
+        """Continue a run, even a finished one, to the later end of its config; returns a message for the user.
 
-        The learning rate follows the schedule to the new end from here on. The checkpoint is written again, as that of
-        an unfinished run.
+        The checkpoint is written again, as that of an unfinished run.
         """
-        progress, settings, size = self.progress, self.config.train, self.config.model.size
-        before = learning_rate(max(1.0, min(progress.position, old.updates)), old, size)
+        progress, settings = self.progress, self.config.train
         progress.finished, progress.validations_since_best = False, 0
         progress.position = self.clock.position() if settings.minutes else progress.position
-        now = learning_rate(max(1.0, progress.position), settings, size)
         if progress.update:
-            with self._saving() as saver:
+            with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver:
                 self._save(saver)
         end = f"{settings.minutes:g} minutes" if settings.minutes else f"{settings.updates:,} updates"
-        schedule = f"the {settings.schedule} schedule of the learning rate"
-        change = f"now ends there: it goes from {before:.2g} to {now:.2g} and falls again"
-        rule = change if settings.schedule in ("linear", "cosine") else "has no end and goes on"
-        return f"continues after update {progress.update:,} to {end}; {schedule} {rule}"
+        return f"continues after update {progress.update:,} to {end}; the learning rate follows its schedule to there"
 
-    def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> Path | None:
-        """The newest intact checkpoint; the main process chooses it for all."""
-        path, self.remarks = latest_checkpoint(self.folder, where=where) if self.runtime.is_main else (None, [])
-        if self.remarks:
+    def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
+        """The newest intact checkpoint, which the main process chooses for all, and messages about damaged ones."""
+        path, messages = latest_checkpoint(self.folder, where=where) if self.runtime.is_main else (None, [])
+        if messages:
             start = "no checkpoint is intact, so training starts over at update 1; " if path is None else ""
-            self.remarks.append(f"{start}damaged checkpoints are now named damaged-update-...")
+            messages.append(f"{start}damaged checkpoints are now named damaged-update-...")
         update = int(self.runtime.broadcast(-1 if path is None else update_number(path)))
-        return None if update < 0 else checkpoint_path(self.folder, update)
+        return None if update < 0 else checkpoint_path(self.folder, update), messages
 
     def _load(self, path: Path) -> None:
         named = dict(self.model.named_parameters())
         # EMA and optimizer state (NAME:KIND) are sharded like their weight
         tensors = load_tensors(path, lambda name, saved: shard_like(named.get(name.partition(":")[0]), saved))
         copy_weights(self.model, tensors["model"], path)
-        optimizer = tensors.get("optimizer", {})
         self.optimizer.state.clear()
-        for key, value in optimizer.items():
+        for key, value in tensors.get("optimizer", {}).items():
             name, _, kind = key.rpartition(":")
             device = "cpu" if kind == "step" and self.runtime.device.type == "cpu" else self.runtime.device
             self.optimizer.state[named[name]][kind] = value.to(device)
@@ -470,69 +373,54 @@ class Training:
         self.progress = read_progress(path)
         self._restart_batches()
 
-    def _restart(self) -> None:
-        """Start over at update 0, which has no checkpoint."""
-        model = self._make_model(self.config)
-        if self.config.train.sharded:
-            model = self.runtime.place(model, sharded=True)
-        copy_weights(self.model, named_tensors(model), self.folder)
-        for values in self.optimizer.state.values():
-            for value in values.values():
-                value.zero_()  # as AdamW starts; the memory stays allocated
-        if self.average is not None:
-            self.average = {name: tensor.clone() for name, tensor in named_tensors(self.model).items()}
-        self.progress = self._first_progress()
-        self._restart_batches()
-
-    def _first_progress(self) -> Progress:
-        settings = self.config.train
-        return Progress(
-            next_validation=settings.validate_every, next_save=settings.save_every, prepared=self.clock.prepared
-        )
-
     def _restart_batches(self) -> None:
         """Continue with the batches after `progress`."""
         self._pending = None
         self.batches = self._endless_batches()
 
     def _save(self, saver: CheckpointWriter) -> None:
-        progress, settings = self.progress, self.config.train
-        tensors = self.gathered_state()
+        progress, settings, tensors = self.progress, self.config.train, self.state()
+        if settings.sharded and self.runtime.world_size > 1:
+
+            def gather(tensor: Tensor) -> Tensor:  # one after the other: all of them may not fit into GPU memory
+                whole = full_tensor(tensor)
+                return whole.cpu() if self.runtime.is_main else torch.empty(0)
+
+            tensors = {group: {name: gather(x) for name, x in named.items()} for group, named in tensors.items()}
         if not self.runtime.is_main:
             return
         self._observe(ActivityEvent(progress.update, "saving"))
         progress.elapsed = self.clock.elapsed() if settings.minutes else 0.0
         protect = [progress.update, progress.best_update]
-        if not progress.finished and progress.update != progress.best_update:  # a rollback may need it
-            protect += progress.saved[-1:]
+        if not progress.finished:  # a rollback may need the last one by train.save_every
+            protect.append(progress.update // settings.save_every * settings.save_every)
         saver.save(progress.update, tensors, dataclasses.asdict(progress), protect=protect)
 
-    def _roll_back(self) -> None:
-        """Roll back to a checkpoint, or to the start, and lower the learning rate: the loss was NaN too often in a row.
+    def _roll_back(self, saver: CheckpointWriter) -> None:
+        """Roll back to a checkpoint and lower the learning rate: the loss was NaN too often in a row.
 
         Checkpoints that were saved because the run was stopped are not used: an uninterrupted run does not have them.
         """
-        assert self._saver is not None
-        self._saver.wait()
+        saver.wait()
         before, settings = self.progress, self.config.train
-        path = self._newest_checkpoint(lambda update: update in before.saved or update == before.best_update)
+        path, messages = self._newest_checkpoint(
+            lambda update: bool(settings.minutes) or update % settings.save_every == 0 or update == before.best_update
+        )
         lr_scale = before.lr_scale * ROLLBACK_LR_SCALE
-        if lr_scale < MIN_LR_SCALE:
+        if lr_scale < MIN_LR_SCALE or path is None:
             raise RunError(
                 f"loss was NaN {before.nan_in_a_row} times in a row at update {before.update + 1}, and rolling back "
                 f"did not help: lower train.learning_rate ({settings.learning_rate}) or use train.precision=fp32"
             )
-        if path is not None:
-            self._load(path)
-        else:
-            self._restart()
-        if self.runtime.is_main:
-            delete_after(self.folder, self.progress.update)
+        self._load(path)
+        for newer in checkpoints(self.folder) if self.runtime.is_main else ():
+            if update_number(newer) > self.progress.update:
+                delete(newer)
         self.progress = dataclasses.replace(
             self.progress, lr_scale=lr_scale, nan_in_a_row=0, skipped=before.skipped, split=before.split
         )
         message = f"loss was NaN {before.nan_in_a_row} times in a row: rolled back to update {self.progress.update:,}"
-        message = "\n".join([f"{message}, learning rate halved", *self.remarks])
+        message = "\n".join([f"{message}, learning rate halved", *messages])
         values = {"lr_scale": lr_scale, "skipped": before.skipped}
         self._observe(ProblemEvent("rollback", self.progress.update, message, values))
 

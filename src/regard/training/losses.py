@@ -47,11 +47,19 @@ def batch_loss(
 
 
 def logits_loss(logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
-    """Cross-entropy and, if `r_drop` is above 0, the R-Drop penalty; the batch then holds every row twice."""
+    """Cross-entropy and, if `r_drop` is above 0, the R-Drop penalty; the batch then holds every row twice.
+
+    R-Drop (Liang et al., 2021): the KL divergence between the predictions of the two passes, in both directions.
+    """
     loss, nll = cross_entropy(logits, labels, label_smoothing)
     if not r_drop:
         return loss, nll
-    return loss / 2 + r_drop * r_drop_divergence(logits, labels) / 4, nll / 2
+    first, second = (half.float().log_softmax(-1) for half in logits.flatten(0, -2).chunk(2))
+    not_padding = labels.flatten().chunk(2)[0] != IGNORE_INDEX
+    forward = F.kl_div(first, second, reduction="none", log_target=True).sum(-1)
+    backward = F.kl_div(second, first, reduction="none", log_target=True).sum(-1)
+    divergence = (forward + backward).where(not_padding, 0.0).sum()
+    return loss / 2 + r_drop * divergence / 4, nll / 2
 
 
 # Cross-entropy
@@ -106,15 +114,6 @@ class _InPlaceCrossEntropy(torch.autograd.Function):
         if upstream != 1:
             gradient.mul_(upstream)
         return gradient.to(ctx.dtype), None, None
-
-
-def r_drop_divergence(logits: Tensor, labels: Tensor) -> Tensor:
-    """R-Drop (Liang et al., 2021): the KL divergence between the predictions of the two passes, in both directions."""
-    first, second = (half.float().log_softmax(-1) for half in logits.flatten(0, -2).chunk(2))
-    not_padding = labels.flatten().chunk(2)[0] != IGNORE_INDEX
-    forward = F.kl_div(first, second, reduction="none", log_target=True).sum(-1)
-    backward = F.kl_div(second, first, reduction="none", log_target=True).sum(-1)
-    return (forward + backward).where(not_padding, 0.0).sum()
 
 
 # Guided alignment

@@ -31,8 +31,7 @@ from regard.training.events import (
 from regard.training.loop import Training
 
 BOARD = "tensorboard"  # the folder of TensorBoard files in a run's folder
-FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)
-"""The files and folders that observers write in a run's folder."""
+FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)  # written in a run's folder
 RECENT_UPDATES = 50  # updates over which the displayed loss and speed are averaged
 LINE_EVERY = 60.0  # seconds between two plain lines without a validation
 SCORE_FORMATS = {"bleu": ("BLEU", ".2f"), "chrf": ("chrF", ".2f"), "valid_loss": ("valid loss", ".3f")}
@@ -46,10 +45,8 @@ def observing(training: Training, observe: Observer, say: Say) -> Iterator[Obser
     if config.train.film:  # all processes run the model, as weights may be sharded; the main one writes
         root = training.folder if runtime.is_main else None
         film_maker = film.Film(root, data.valid, data.tokenizers, sentences=config.train.film, update=update)
-    has_board = importlib.util.find_spec("tensorboard") is not None
-    if runtime.is_main and not has_board:
-        say("no TensorBoard files are written: pip install regard[tensorboard]")
-    with Board(training.folder, update) if runtime.is_main and has_board else nullcontext() as board:
+    has_board = runtime.is_main and importlib.util.find_spec("tensorboard") is not None
+    with Board(training.folder, update) if has_board else nullcontext() as board:
 
         def pass_on(event: Event) -> None:
             observe(event)
@@ -96,18 +93,14 @@ class Board:
                 self._open(event.update + 1)
 
     def __enter__(self) -> Board:
-        self._excepthook, threading.excepthook = threading.excepthook, self._ignore_os_error
+        hook = self._excepthook = threading.excepthook  # an OSError in TensorBoard's thread is raised by the next call
+        threading.excepthook = lambda error: None if issubclass(error.exc_type, OSError) else hook(error)
         return self
 
     def __exit__(self, *_: object) -> None:
         with folders.clear_os_errors(self._folder):
             self._writer.close()
         threading.excepthook = self._excepthook
-
-    def _ignore_os_error(self, error: threading.ExceptHookArgs) -> None:
-        """Do not print the traceback of an OSError in TensorBoard's thread: the next call raises it."""
-        if not issubclass(error.exc_type, OSError):
-            self._excepthook(error)
 
 
 class Statistics:
@@ -118,10 +111,8 @@ class Statistics:
         self.update: UpdateEvent | None = None
         self.activity = "preparing"
         self.best_update = 0
-        self.losses: dict[int, float] = {}
-        """By update, as in the journal."""
-        self.validations: dict[int, dict[str, Any]] = {}
-        """By update, as in the journal."""
+        self.losses: dict[int, float] = {}  # by update, as in the journal
+        self.validations: dict[int, dict[str, Any]] = {}  # by update, as in the journal
         self._recent: deque[UpdateEvent] = deque(maxlen=RECENT_UPDATES)
 
     def observe(self, event: Event) -> None:
@@ -171,11 +162,9 @@ class PlainLines:
 
     def observe(self, event: Event) -> None:
         self._statistics.observe(event)
-        is_validation = isinstance(event, ValidationEvent)
-        if is_validation or (isinstance(event, UpdateEvent) and time.monotonic() - self._last > LINE_EVERY):
-            self._write(event if isinstance(event, ValidationEvent) else None)
-
-    def _write(self, validation: ValidationEvent | None) -> None:
+        validation = event if isinstance(event, ValidationEvent) else None
+        if not validation and not (isinstance(event, UpdateEvent) and time.monotonic() - self._last > LINE_EVERY):
+            return
         self._last, statistics = time.monotonic(), self._statistics
         update = statistics.update.update if statistics.update else 0
         parts = [f"update {update:>7,}", f"loss {statistics.loss:.3f}", f"{statistics.tokens_per_second:,.0f} tokens/s"]

@@ -1,19 +1,35 @@
-"""Sizing: choose a model size and a schedule from data and hardware; pure functions that measure nothing.
+"""Sizing: choose a model size and a schedule from data and hardware.
 
 If the number of updates is given, the choice depends only on the data, the kind of device (cpu, cuda) and whether it
-has kernels for packed pairs, so that two such machines choose the same.
+has kernels for packed pairs, so that two such machines choose the same. With `--minutes` a few updates are timed, and
+the size is chosen by their speed; the clock ends the run, so the number of updates is an estimate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
+import torch
+from torch import nn
+
+from regard import kernels
 from regard.config import Config, TrainConfig
 from regard.counting import count, count_flops
-from regard.results import counted
+from regard.devices import supports_bf16
+from regard.memory import free_memory
+from regard.results import counted, format_duration
+from regard.training.clock import RESERVE_SHARE, make_clock
+from regard.training.data import Data
+from regard.training.distributed import Runtime
+from regard.training.events import Say
+from regard.training.loop import Training
 
 SCHEDULE_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
 CHOSEN_FIELDS = SCHEDULE_FIELDS | {
@@ -35,6 +51,12 @@ VALIDATIONS = 20  # of a run
 SAVES_IN_MINUTES = 10  # of a run with --minutes: a killed run loses a tenth of its updates
 VALIDATIONS_IN_MINUTES = 8  # of a run with --minutes, if they take less than a tenth of the time; at least 2
 GRAPH_SHAPES = 24, 48  # shapes of padded batches for CUDA graphs: of a small model, and of one of size 512 or more
+TIMED_SECONDS = 1.5  # of updates with each number of threads
+MAX_TIMED_UPDATES = 60
+WARM_UPDATES = 4  # on a GPU not timed: they choose kernels, allocate memory and capture graphs
+CPU_TIMED_TOKENS = 1024  # of an update that is timed on a CPU: enough to see its speed
+
+MakeModel = Callable[[Config], nn.Module]
 
 
 class ModelShape(NamedTuple):
@@ -47,8 +69,7 @@ class ModelShape(NamedTuple):
     feed_forward: int
     dropout: float
     r_drop: float = 0.0
-    on_cpu: bool = True
-    """Whether a CPU can train it within hours."""
+    on_cpu: bool = True  # a CPU can train it within hours
 
 
 # Little data: fewer layers, narrower, more dropout (Sennrich and Zhang 2019; Araabi and Monz 2020). The second is the
@@ -87,20 +108,14 @@ class Facts:
     """Facts about data and hardware from which a size is chosen."""
 
     examples: int
-    source_length: float
-    """Mean tokens of a source; 0 for language models."""
+    source_length: float  # mean tokens of a source; 0 for language models
     target_length: float
-    device: str
-    """cpu, cuda or mps."""
+    device: str  # cpu, cuda or mps
     cores: int
-    has_packed_kernels: bool = True
-    """Whether a GPU has kernels for packed pairs: with bf16 and Triton."""
-    seconds: float | None = None
-    """The time for updates; None for no limit."""
-    validation_seconds: float = 0.0
-    """The estimated time of a validation."""
-    measured_flops: float = 0.0
-    """Measured FLOPs per second of training; 0 if they were not measured."""
+    has_packed_kernels: bool = True  # a GPU with bf16 and Triton has them
+    seconds: float = math.inf  # the time for updates
+    validation_seconds: float = 0.0  # the estimated time of a validation
+    measured_flops: float = 0.0  # per second of training; 0 if they were not measured
 
     @property
     def flops(self) -> float:
@@ -138,14 +153,10 @@ def choose(config: Config, unset: frozenset[str], facts: Facts) -> Config:
     Data and device must be large enough for a model shape, and several epochs of it must fit into the time.
     """
     examples = facts.examples if facts.is_pairs else facts.epoch_tokens
-    shapes = [
-        shape
-        for shape in MODEL_SHAPES[config.model.family]
-        if shape.min_examples <= examples and (shape.on_cpu or facts.has_gpu)
-    ]
-    for shape in reversed(shapes):
+    shapes = MODEL_SHAPES[config.model.family]
+    for shape in reversed([s for s in shapes if s.min_examples <= examples and (s.on_cpu or facts.has_gpu)]):
         sized = _with_model(config, unset, shape, facts)
-        if facts.seconds is None or facts.seconds >= MIN_EPOCHS_IN_MINUTES * epoch_seconds(sized, facts):
+        if facts.seconds >= MIN_EPOCHS_IN_MINUTES * facts.epoch_tokens * seconds_per_token(sized, facts):
             break
     return _with_schedule(sized, unset, facts)
 
@@ -155,36 +166,52 @@ def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts:
     if "model.size" not in unset:
         size = config.model.size
         heads = next(number for number in (shape.heads, 8, 4, 2, 1) if size % number == 0)
-    model = {
-        "size": size,
-        "heads": heads,
-        "feed_forward_size": max(1, size * shape.feed_forward // shape.size),
-        "encoder_layers": shape.layers,
-        "decoder_layers": shape.layers,
-        "dropout": shape.dropout,
-        **FAMILY_DEFAULTS[config.model.family],
-    }
-    train: dict[str, Any] = {
+    values: dict[str, Any] = {
+        "model.size": size,
+        "model.heads": heads,
+        "model.feed_forward_size": max(1, size * shape.feed_forward // shape.size),
+        "model.encoder_layers": shape.layers,
+        "model.decoder_layers": shape.layers,
+        "model.dropout": shape.dropout,
+        **{f"model.{name}": value for name, value in FAMILY_DEFAULTS[config.model.family].items()},
         # the second forward pass is cheap on a GPU that is not fully used
-        "r_drop": shape.r_drop if facts.has_gpu else 0.0,
-        "ema_decay": 0.999,
+        "train.r_drop": shape.r_drop if facts.has_gpu else 0.0,
+        "train.ema_decay": 0.999,
     }
-    config = _fill(config, unset, {"model": model, "train": train})
+    config = _fill(config, unset, values)
     if facts.has_gpu and config.model.family == "transformer":
         is_free = "train.packed" in unset and not config.train.batch_shapes
         has_kernels = facts.has_packed_kernels and config.train.precision != "fp32"
         packs = config.train.packed or (is_free and has_kernels and config.can_pack)
-        batches = {"packed": True} if packs else {"batch_shapes": GRAPH_SHAPES[size >= 512]}
-        config = _fill(config, unset, {"train": batches})
+        config = _fill(
+            config, unset, {"train.packed": True} if packs else {"train.batch_shapes": GRAPH_SHAPES[size >= 512]}
+        )
     return config
 
 
 def _with_schedule(config: Config, unset: frozenset[str], facts: Facts) -> Config:
     """Choose batch_tokens and updates, and warm-up, learning rate, validations and checkpoints by them."""
-    config = _fill(config, unset, {"train": {"batch_tokens": _batch_tokens(config, facts)}})
-    updates = _updates(config, facts) if "train.updates" in unset else config.train.updates
+    # A power of two that grows with the cube root of the data: 8,192 for Multi30k. It is at most a hundredth of an
+    # epoch, and at most 4,096 on a CPU, which is enough to keep its cores busy.
+    tokens = min(8192 * (facts.epoch_tokens / MULTI30K_TOKENS) ** (1 / 3), facts.epoch_tokens / 100)
+    tokens = min(tokens, 65_536 if facts.has_gpu else 4096)
+    tokens = min(tokens, facts.seconds / (MIN_UPDATES_IN_MINUTES * seconds_per_token(config, facts)))
+    batch_tokens = max(1024, 1 << math.floor(math.log2(max(tokens, 1))))
+    config = _fill(config, unset, {"train.batch_tokens": batch_tokens})
+    has_limit = math.isfinite(facts.seconds)
+    if "train.updates" not in unset:
+        updates = config.train.updates
+    elif has_limit:  # the expected number, which is the length of the schedule
+        updates = max(10, int(facts.seconds / update_seconds(config, facts)))
+    else:  # more data gets fewer epochs
+        epochs = min(100.0, max(3.0, MULTI30K_EPOCHS * (MULTI30K_TOKENS / max(facts.epoch_tokens, 1)) ** 0.25))
+        number = min(MAX_UPDATES, epochs * facts.epoch_tokens / tokens_per_update(config.train))
+        if not facts.has_gpu:
+            number = min(number, MAX_CPU_SECONDS / update_seconds(config, facts))
+        figures = 10.0 ** max(0, math.floor(math.log10(max(number, 1))) - 1)
+        updates = max(100, int(round(number / figures) * figures))  # two digits
     every = max(updates // VALIDATIONS, min(100, updates))
-    if facts.seconds is not None:
+    if has_limit:
         share = max(1 / VALIDATIONS_IN_MINUTES, 10 * facts.validation_seconds / facts.seconds)
         every = math.ceil(updates * min(share, 1 / 2))
     warmup = max(1, min(4000, updates // 6))
@@ -192,44 +219,21 @@ def _with_schedule(config: Config, unset: frozenset[str], facts: Facts) -> Confi
     size = config.model.size
     peak = min(0.002 if config.model.family == "transformer" else 0.001, 0.512 / size, (size * warmup) ** -0.5)
     values = {
-        "updates": updates,
-        "warmup": warmup,
-        "learning_rate": float(f"{peak:.1g}"),
-        "schedule": "inverse_sqrt" if facts.seconds is None else "cosine",
-        "validate_every": every,
-        "save_every": every if facts.seconds is None else math.ceil(updates / SAVES_IN_MINUTES),
+        "train.updates": updates,
+        "train.warmup": warmup,
+        "train.learning_rate": float(f"{peak:.1g}"),
+        "train.schedule": "cosine" if has_limit else "inverse_sqrt",
+        "train.validate_every": every,
+        "train.save_every": math.ceil(updates / SAVES_IN_MINUTES) if has_limit else every,
         # with --updates or --minutes a run does not stop early
-        "patience": VALIDATIONS // 4 if "train.updates" in unset and facts.seconds is None else 0,
+        "train.patience": VALIDATIONS // 4 if "train.updates" in unset and not has_limit else 0,
     }
-    return _fill(config, unset, {"train": values})
+    return _fill(config, unset, values)
 
 
-def _batch_tokens(config: Config, facts: Facts) -> int:
-    """A power of two that grows with the cube root of the data: 8,192 for Multi30k, at most 65,536.
-
-    It is at most a hundredth of an epoch, at most 4,096 on a CPU (enough to keep its cores busy), and small enough for
-    MIN_UPDATES_IN_MINUTES, but at least 1,024.
-    """
-    grown = 8192 * (facts.epoch_tokens / MULTI30K_TOKENS) ** (1 / 3)
-    limit = min(grown, facts.epoch_tokens / 100, 65_536 if facts.has_gpu else 4096)
-    if facts.seconds is not None:
-        limit = min(limit, facts.seconds / (MIN_UPDATES_IN_MINUTES * _seconds_per_token(config, facts)))
-    return max(1024, 1 << math.floor(math.log2(max(limit, 1))))
-
-
-def _updates(config: Config, facts: Facts) -> int:
-    """Choose updates: more data gets fewer epochs; on a CPU at most MAX_CPU_SECONDS; rounded to two digits.
-
-    With a time limit it is the expected number, which is the length of the schedule.
-    """
-    if facts.seconds is not None:
-        return max(10, int(facts.seconds / update_seconds(config, facts)))
-    epochs = min(100.0, max(3.0, MULTI30K_EPOCHS * (MULTI30K_TOKENS / max(facts.epoch_tokens, 1)) ** 0.25))
-    updates = min(MAX_UPDATES, epochs * facts.epoch_tokens / tokens_per_update(config.train))
-    if not facts.has_gpu:
-        updates = min(updates, MAX_CPU_SECONDS / update_seconds(config, facts))
-    figures = 10.0 ** max(0, math.floor(math.log10(max(updates, 1))) - 1)
-    return max(100, int(round(updates / figures) * figures))
+def _fill(config: Config, unset: frozenset[str], values: Mapping[str, Any]) -> Config:
+    """The config with those `values` whose fields are unset."""
+    return config.with_values({name: value for name, value in values.items() if name in unset})
 
 
 def tokens_per_update(settings: TrainConfig) -> int:
@@ -239,15 +243,11 @@ def tokens_per_update(settings: TrainConfig) -> int:
 
 def update_seconds(config: Config, facts: Facts) -> float:
     """Estimated seconds of an update."""
-    return tokens_per_update(config.train) * _seconds_per_token(config, facts)
+    return tokens_per_update(config.train) * seconds_per_token(config, facts)
 
 
-def epoch_seconds(config: Config, facts: Facts) -> float:
-    """Estimated seconds of an epoch."""
-    return facts.epoch_tokens * _seconds_per_token(config, facts)
-
-
-def _seconds_per_token(config: Config, facts: Facts) -> float:
+def seconds_per_token(config: Config, facts: Facts) -> float:
+    """Estimated seconds of a token of an epoch."""
     if facts.is_pairs:
         source, target = max(1, round(facts.source_length)), max(1, round(facts.target_length))
     else:
@@ -256,17 +256,7 @@ def _seconds_per_token(config: Config, facts: Facts) -> float:
     return passes * count_flops(config.model, source, target).training / (source + target) / facts.flops
 
 
-def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any]]) -> Config:
-    """The config with those `values` whose fields are unset."""
-    return config.over(
-        {
-            section: {name: value for name, value in fields.items() if f"{section}.{name}" in unset}
-            for section, fields in values.items()
-        }
-    )
-
-
-def describe(config: Config, facts: Facts, time: str = "") -> str:
+def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
     """`29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (9.1 million parameters), ...`"""
     model, settings = config.model, config.train
     data = f"{facts.examples:,} pairs" if facts.is_pairs else f"{facts.epoch_tokens:,.0f} tokens"
@@ -274,12 +264,123 @@ def describe(config: Config, facts: Facts, time: str = "") -> str:
     layers = {"bert": f"{model.encoder_layers}", "gpt": f"{model.decoder_layers}"}.get(
         model.family, f"{model.encoder_layers}+{model.decoder_layers}"
     )
-    article, total = "an" if model.family == "rnn" else "a", count(config).total
-    parameters = f"{total / 1e6:.1f} million" if total >= 1e5 else f"{total:,}"
-    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
+    article, parameters = "an" if model.family == "rnn" else "a", f"{count(config).total / 1e6:,.1f} million parameters"
+    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters})"
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
     if settings.minutes:
         minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
         return f"{data}, {place}, {minutes}: {size}, about {updates}"
-    about = "" if facts.has_gpu or not time else f", about {time}"  # the formula is for a CPU
+    # the formula is for a CPU, and it ignores start-up and other programs
+    about = f", about {format_duration(seconds)}" if seconds >= 60 and not facts.has_gpu else ""
     return f"{data}, {place}: {size}, {updates}{about}; --minutes limits the time, --recipe sets the size"
+
+
+# Measurements on this machine
+
+
+def complete_config(
+    config: Config,
+    unset: frozenset[str],
+    data: Data,
+    runtime: Runtime,
+    make_model: MakeModel,
+    *,
+    start: float,
+    choose_threads: bool,
+    say: Say,
+) -> tuple[Config, float]:
+    """Choose the `unset` fields of a config from data, hardware and `train.minutes`, which are counted from `start`.
+
+    Returns the config and the seconds of an update, 0 if none was timed.
+    """
+    facts, minutes = gather_facts(data, runtime), config.train.minutes
+    if not minutes:
+        config = choose(config, unset, facts)
+        if unset:
+            seconds = make_clock(config, data, runtime.device.type).estimate(update_seconds(config, facts))
+            say(describe(config, facts, seconds))
+        return config, 0.0
+    facts = replace(facts, seconds=60 * minutes)
+    first_choice = choose(config, unset, facts)
+    seconds = time_update(first_choice, data, runtime, make_model, say if choose_threads else None)
+    facts = replace(facts, measured_flops=facts.flops * update_seconds(first_choice, facts) / seconds)
+    config = choose(config, unset, facts)
+    clock = make_clock(config, data, runtime.device.type, start=start)
+    clock.timed_update = update_seconds(config, facts)
+    usable = 60 * minutes * (1 - RESERVE_SHARE) - clock.elapsed() - clock.end_seconds()
+    validation = clock.validation_updates * clock.timed_update
+    facts = replace(facts, seconds=max(usable, 1.0), validation_seconds=validation, cores=torch.get_num_threads())
+    config = choose(config, unset, facts)
+    if unset:
+        say(describe(config, facts))
+    epoch = facts.epoch_tokens * seconds_per_token(config, facts)
+    if usable < epoch:
+        reason = (
+            f"only {usable / epoch:.0%} of an epoch fits into --minutes {minutes:g}"
+            if usable > 0
+            else f"--minutes {minutes:g} is too short: preparation and scoring alone take longer"
+        )
+        say(f"{reason}; --minutes {math.ceil((60 * minutes - usable + epoch) / 60)} would be enough")
+    return config, update_seconds(config, facts)
+
+
+def gather_facts(data: Data, runtime: Runtime) -> Facts:
+    """Collect the facts about data and hardware from which a size is chosen."""
+    store, is_pairs = data.train[0], data.config.model.is_translator
+    return Facts(
+        examples=len(store),
+        source_length=float(store.source.lengths.mean()) if is_pairs else 0.0,
+        target_length=float((store.target if is_pairs else store.text).lengths.mean()),
+        device=runtime.device.type,
+        cores=torch.get_num_threads(),
+        has_packed_kernels=kernels.is_available() and supports_bf16(runtime.device.type),
+    )
+
+
+def time_update(
+    config: Config,
+    data: Data,
+    runtime: Runtime,
+    make_model: MakeModel,
+    say: Say | None = None,
+    *,
+    cpu_tokens: int = CPU_TIMED_TOKENS,
+) -> float:
+    """Estimate the seconds of an update on this machine from a few updates, which are discarded.
+
+    On a CPU they have at most `cpu_tokens`. With `say`, one CPU thread is compared with all threads, and the faster is
+    used from now on: on a busy machine, threads wait for each other.
+    """
+    update_tokens, batch_tokens = tokens_per_update(config.train), config.train.batch_tokens // runtime.world_size
+    if runtime.device.type == "cpu":
+        batch_tokens = min(batch_tokens, cpu_tokens)
+    timed = replace(config.train, batch_tokens=batch_tokens, gradient_accumulation=1, compile="no")
+    config, single_process = replace(config, train=timed), Runtime(runtime.device, 0, 1)
+    training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)
+    training.batches = cycle(list(islice(training.batches, WARM_UPDATES)))  # so that each CUDA graph is captured once
+    threads, one_thread = torch.get_num_threads(), math.inf
+    if say and threads > 1 and runtime.device.type == "cpu" and runtime.world_size == 1:
+        torch.set_num_threads(1)
+        one_thread = _time(training)
+        torch.set_num_threads(threads)
+    all_threads = _time(training)
+    if say and one_thread < all_threads:
+        torch.set_num_threads(1)
+        factor = all_threads / one_thread
+        say(f"using one CPU thread: at the moment it is {factor:.1f} times as fast as {threads} threads")
+    del training
+    free_memory()
+    return min(one_thread, all_threads) * update_tokens / batch_tokens / runtime.world_size
+
+
+def _time(training: Training) -> float:
+    """The median seconds of an update."""
+    seconds: list[float] = []
+    warm = WARM_UPDATES if training.runtime.device.type == "cuda" else 1
+    while len(seconds) <= warm or (sum(seconds) < TIMED_SECONDS and len(seconds) < MAX_TIMED_UPDATES):
+        start = time.perf_counter()
+        training.step()
+        seconds.append(time.perf_counter() - start)
+        if warm == 1 and seconds[0] > TIMED_SECONDS:  # too slow to repeat
+            return seconds[0]
+    return median(seconds[warm:])

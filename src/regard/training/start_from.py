@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -19,12 +20,12 @@ from regard.models import build
 from regard.models.folder import MODEL, load_weights
 from regard.models.lora import add_lora
 from regard.models.warm_start import FIXED, SAME, warm_config, warm_weights
-from regard.text.tokenizer import Tokenizer, Tokenizers
+from regard.text.tokenizer import Tokenizers
 from regard.training.events import Say
 
+# the tensors with one row for each token of the source vocabulary, and of the target vocabulary
 SOURCE_ROWS = ("source.token.weight", "source.weight", "head.bias")
 TARGET_ROWS = ("target.token.weight", "target.weight", "output.weight", "output_bias")
-"""The tensors with one row for each token of the source vocabulary, and of the target vocabulary."""
 TOKENIZER_FIELDS = ("tokenizer", "vocabulary", "shared", "lowercase")  # of the text section
 MAX_NAMES_SHOWN = 4
 
@@ -59,15 +60,13 @@ def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
         hint = "; two bert folders make a transformer: --from BERT --from BERT" if other == "bert" else ""
         raise ConfigError(f"model.family = {family} cannot start from {other} ({origins[0]}){hint}")
     if len(origins) == 2:
-        if family != "transformer":
-            raise ConfigError(f"two bert folders make a transformer, and model.family is {family}")
         base = base_config(origins)
-        for name in (*SAME.split(), *FIXED):
-            if getattr(config.model, name) != getattr(base.model, name):
-                raise ConfigError(f"two bert folders determine model.{name}: do not set it")
-        if _has_other_tokenizer(config.text, base.text):
+        names = [f"model.{name}" for name in ("family", *SAME.split(), *FIXED)]
+        names += [f"text.{name}" for name in TOKENIZER_FIELDS]
+        if changed := [name for name in names if attrgetter(name)(config) != attrgetter(name)(base)]:
             raise ConfigError(
-                f"a run from two bert folders uses their tokenizers: do not set text.{', text.'.join(TOKENIZER_FIELDS)}"
+                "two bert folders make a transformer of their shape, with their tokenizers: do not set "
+                + ", ".join(changed)
             )
 
 
@@ -86,24 +85,16 @@ def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Say) -> Tok
     """The tokenizers of the folders with the tags of this run; None without folders or if the config sets others."""
     if not origins:
         return None
-    if len(origins) == 1 and not keeps_tokenizers(origins, text):
-        say(f"the tokenizer of {origins[0]} is not used: the config asks for another one")
+    names = " and ".join(map(str, origins))
+    base = load_config(origins[0]).text
+    if len(origins) == 1 and any(getattr(text, name) != getattr(base, name) for name in TOKENIZER_FIELDS):
+        say(f"the tokenizer of {names} is not used: the config asks for another one")
         return None
     tokenizers = _load_tokenizers(origins)
     source = tokenizers.source.with_tags(text.tags.split())
     tags = [tag for tag in source.tags if tag not in tokenizers.source.tags]
-    subject = f"tokenizer of {origins[0]} is" if tokenizers.shared else f"tokenizers of {_join(origins)} are"
-    say(f"the {subject} used" + (f", with the new tag{'s' * (len(tags) > 1)} {' '.join(tags)}" if tags else ""))
+    say(f"the tokenizer of {names} is used" + (f", with the new tags {' '.join(tags)}" if tags else ""))
     return Tokenizers(source, source if tokenizers.shared else tokenizers.target)
-
-
-def keeps_tokenizers(origins: Sequence[Path], text: TextConfig) -> bool:
-    """Whether a run starts from one folder and uses its tokenizers."""
-    return len(origins) == 1 and not _has_other_tokenizer(text, load_config(origins[0]).text)
-
-
-def _has_other_tokenizer(text: TextConfig, base: TextConfig) -> bool:
-    return any(getattr(text, name) != getattr(base, name) for name in TOKENIZER_FIELDS)
 
 
 def _load_tokenizers(origins: Sequence[Path]) -> Tokenizers:
@@ -113,10 +104,6 @@ def _load_tokenizers(origins: Sequence[Path]) -> Tokenizers:
         return first
     same = first.source.fingerprint == others[0].source.fingerprint
     return Tokenizers(first.source, first.source if same else others[0].source)
-
-
-def _join(origins: Sequence[Path]) -> str:
-    return " and ".join(map(str, origins))
 
 
 # Weights
@@ -134,14 +121,17 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
         stored, origin_names = warm_weights(*map(load_weights, origins))
     else:
         stored, origin_names = load_weights(origins[0]), _stored_names(origins[0])
-    source_rows, target_rows = (_old_rows(*pair) for pair in zip(old, tokenizers, strict=True))
+    old_rows = []  # for each side, the old id of each new token with the same text; -1 if there is none
+    for before, now in zip(old, tokenizers, strict=True):
+        ids = {token: number for number, token in enumerate(before.tokens(range(before.size)))}
+        old_rows.append(torch.tensor([ids.get(token, -1) for token in now.tokens(range(now.size))]))
     used: set[str] = set()
     missing: list[str] = []
     with_new_rows: set[str] = set()
     parameters = dict(model.named_parameters())
     for name, parameter in parameters.items():
         tensor = stored.get(origin_names.get(name, ""))
-        rows = source_rows if name in SOURCE_ROWS else target_rows if name in TARGET_ROWS else None
+        rows = old_rows[0] if name in SOURCE_ROWS else old_rows[1] if name in TARGET_ROWS else None
         if tensor is not None and rows is not None:
             tensor = _map_rows(tensor, rows)
         if tensor is None or tensor.shape != parameter.shape:
@@ -152,12 +142,20 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
         used.add(origin_names[name])
         if rows is not None and (rows < 0).any():
             with_new_rows.add(name)
+    folder_names = " and ".join(map(str, origins))
     if len(missing) == len(parameters):
-        raise FolderError(f"no weights of {_join(origins)} fit this model: use the model section of that folder")
-    report = [f"from {_join(origins)}: copied {len(parameters) - len(missing):,} of {len(parameters):,} tensors"]
-    report += _describe_tokens(old, tokenizers, (source_rows, target_rows))
-    report += [f"new: {_shorten(missing)}"] if missing else []
-    report += [f"not used: {_shorten(unused)}"] if (unused := sorted(stored.keys() - used)) else []
+        raise FolderError(f"no weights of {folder_names} fit this model: use the model section of that folder")
+    report = [f"from {folder_names}: copied {len(parameters) - len(missing):,} of {len(parameters):,} tensors"]
+    sides = ("",) if old.shared and tokenizers.shared else ("source ", "target ")
+    for side, rows, before, now in zip(sides, old_rows, old, tokenizers, strict=False):
+        if before.fingerprint != now.fingerprint:
+            new = int((rows < 0).sum())
+            report.append(f"new {side}tokens: {new:,} of {len(rows):,} (the others keep their embedding)")
+    for title, names in (("new", missing), ("not used", sorted(stored.keys() - used))):
+        if names:
+            distinct = list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))  # layers are alike
+            more = f" and {len(distinct) - MAX_NAMES_SHOWN:,} more" if len(distinct) > MAX_NAMES_SHOWN else ""
+            report.append(f"{title}: {', '.join(distinct[:MAX_NAMES_SHOWN])}{more}")
     return "; ".join(report), with_new_rows.union(missing)
 
 
@@ -171,12 +169,6 @@ def _stored_names(folder: Path) -> dict[str, str]:
     if embeddings is not None and config.tie_embeddings != "none":
         names["output.weight"] = embeddings
     return names
-
-
-def _old_rows(old: Tokenizer, new: Tokenizer) -> Tensor:
-    """The old id of each new token with the same text; -1 if there is none."""
-    ids = {token: number for number, token in enumerate(old.tokens(range(old.size)))}
-    return torch.tensor([ids.get(token, -1) for token in new.tokens(range(new.size))])
 
 
 def _map_rows(table: Tensor, rows: Tensor) -> Tensor:
@@ -193,51 +185,31 @@ def _map_rows(table: Tensor, rows: Tensor) -> Tensor:
     return mapped.to(table.dtype)
 
 
-def _describe_tokens(old: Tokenizers, new: Tokenizers, old_rows: Sequence[Tensor]) -> list[str]:
-    """A line for each tokenizer that changed."""
-    sides = ("",) if old.shared and new.shared else ("source ", "target ")
-    return [
-        f"new {side}tokens: {int((rows < 0).sum()):,} of {len(rows):,} (the others keep their embedding)"
-        for side, before, now, rows in zip(sides, old, new, old_rows, strict=False)
-        if before.fingerprint != now.fingerprint
-    ]
-
-
-def _shorten(names: Sequence[str]) -> str:
-    """Format a few names; names that differ only in the layer number are shown once."""
-    distinct = list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))
-    more = f" and {len(distinct) - MAX_NAMES_SHOWN:,} more" if len(distinct) > MAX_NAMES_SHOWN else ""
-    return ", ".join(distinct[:MAX_NAMES_SHOWN]) + more
-
-
 # Trained parameters
 
 
 def set_trained(model: nn.Module, config: Config, new: Collection[str]) -> str:
-    """Freeze parameters or add LoRA, as configured; return a line about it, or "" if all parameters are trained."""
-    settings = config.train
+    """Freeze parameters or add LoRA, as configured; return a line about it, or "" if all parameters are trained.
+
+    A pattern of train.freeze matches the name of a parameter, or of a module that it is in.
+    """
+    settings, named = config.train, dict(model.named_parameters(remove_duplicate=False))
     if settings.lora_rank:
         add_lora(model, settings.lora_rank, new)
         method = f"LoRA of rank {settings.lora_rank}" + (", and new parameters" if new else "")
     elif settings.freeze:
-        _freeze(model, settings.freeze.split())
+        for pattern in settings.freeze.split():
+            matches = [name for name in named if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+            if not matches:
+                modules = {name.partition(".")[0] for name in named}
+                raise ConfigError(f"train.freeze: no parameter is called {pattern}.{did_you_mean(pattern, modules)}")
+            for name in matches:
+                named[name].requires_grad_(False)
         method = f"frozen: {settings.freeze}"
     else:
         return ""
     parameters = list(model.parameters())
     trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    return f"{trained:,} of {sum(p.numel() for p in parameters):,} parameters are trained ({method})"
-
-
-def _freeze(model: nn.Module, patterns: Iterable[str]) -> None:
-    """Freeze the parameters whose name, or the name of a module they are in, matches a pattern."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    for pattern in patterns:
-        matches = [name for name in parameters if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
-        if not matches:
-            modules = {name.partition(".")[0] for name in parameters}
-            raise ConfigError(f"train.freeze: no parameter is called {pattern}.{did_you_mean(pattern, modules)}")
-        for name in matches:
-            parameters[name].requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+    if not trained:
         raise ConfigError("train.freeze leaves nothing to train")
+    return f"{trained:,} of {sum(p.numel() for p in parameters):,} parameters are trained ({method})"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
+import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,46 +19,51 @@ import torch
 from torch import Tensor, nn
 
 from regard import folders
-from regard.config import CONFIG, Config, load_config, run_values, to_json
+from regard.config import CONFIG, Config, find_config, load_config, run_values, to_json
 from regard.counting import count
 from regard.devices import bf16_warning, busy_warning, use_threads
-from regard.errors import FolderError
+from regard.documents.formats import TWO_SIDES, format_of
+from regard.errors import ConfigError, DataError, FolderError
 from regard.evaluation.calibration import validation_lines
 from regard.evaluation.metrics import METRICS
 from regard.inspection import quality
 from regard.models import build
 from regard.models.folder import MODEL, VALIDATION, copy_weights, save_model
 from regard.models.lora import merge_lora
-from regard.results import Report, Table, counted
+from regard.results import Report, Table
+from regard.text.files import list_files
+from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.text.tokenizer import Tokenizers
 from regard.training import journal
 from regard.training.card import languages, model_card
-from regard.training.checkpoint import checkpoints, latest_checkpoint, load_tensors, update_number
+from regard.training.checkpoint import CHECKPOINTS, checkpoints, latest_checkpoint, load_tensors, update_number
 from regard.training.clock import make_clock
-from regard.training.data import Data, check_positions, make_tokenizers, prepare
+from regard.training.data import Data, Files, check_positions, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import ActivityEvent, Observer, Say
 from regard.training.loop import Training
+from regard.training.observers import FILES as OBSERVER_FILES
 from regard.training.observers import PlainLines, draw, observing
-from regard.training.planning import complete_config, time_update
-from regard.training.request import (
-    IDENTITY,
-    PathLike,
-    Request,
-    check_folder,
-    check_request,
-    clear_folder,
-    find_settings,
-    resumed_config,
-    text_files,
+from regard.training.sizing import complete_config, time_update, unset_fields
+from regard.training.start_from import (
+    base_config,
+    check_start,
+    load_start,
+    origin_checksums,
+    reuse_tokenizers,
+    set_trained,
 )
-from regard.training.sizing import unset_fields
-from regard.training.start_from import load_start, origin_checksums, reuse_tokenizers, set_trained
 from regard.training.validation import ValidationSet, final_scores, validate, validation_set
 from regard.translation.loading import load
 
-USELESS_BLEU = 1.0  # of a model that writes the same words for every source
+IDENTITY = "data.sha256"  # hashes of the data of a run and of the model it starts from
+RUN_FILES = (
+    *(MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
+    *(VALIDATION, *TOKENIZER_FILES, *OBSERVER_FILES),
+)
 SCORE_LABELS = {**METRICS, "loss": "validation loss"}
+
+PathLike = str | Path
 
 
 @dataclass(frozen=True)
@@ -94,12 +100,24 @@ class Run(Report):
         return [Table(("", ""), rows, title="Training run")]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "out": str(self.folder),
-            "update": self.update,
-            "finished": self.finished,
-            "scores": dict(self.scores),
-        }
+        scores = dict(self.scores)
+        return {"out": str(self.folder), "update": self.update, "finished": self.finished, "scores": scores}
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of a call of `regard.train`."""
+
+    corpora: tuple[Files, ...]
+    valid: Files | None
+    out: Path
+    config: Config
+    call: str  # the command line or Python call, for the card
+    unset: frozenset[str] = frozenset()  # the config fields that are chosen from data and hardware
+    origins: tuple[Path, ...] = ()  # finished folders whose weights the run starts from
+    fresh: bool = False  # discard a run in the folder and start over
+    choose_threads: bool = False  # with --minutes, use one CPU thread where it is faster than all
+    start: float = 0.0  # the time.perf_counter() from which the minutes are counted
 
 
 def train(
@@ -142,7 +160,6 @@ def train(
     call: the command or call that the model card shows.
     start: the time.perf_counter() from which the minutes are counted, by default now.
     """
-    call = call or _python_call(locals())
     values = run_values(config or {}, updates=updates, minutes=minutes, seed=seed)
     origins = tuple(map(Path, [start_from] if isinstance(start_from, str | Path) else start_from or []))
     settings = find_settings(values, recipe=recipe, origins=origins, tags=[tag, *("".join(c[3:]) for c in also)])
@@ -154,7 +171,7 @@ def train(
         valid=None if valid_pair is None else text_files(settings, *valid_pair, tag=tag, **options),
         out=Path(out),
         config=settings,
-        call=call,
+        call=call or f"regard.train({str(source)!r}, ..., out={str(out)!r})",
         unset=unset_fields(values, recipe=bool(recipe), started=bool(origins)),
         origins=origins,
         fresh=fresh,
@@ -170,16 +187,6 @@ def train(
             return Run(request.out, update, finished=False, scores={}, signal=signal.SIGINT)
 
 
-def _python_call(arguments: Mapping[str, Any]) -> str:
-    """`regard.train('a.en', 'a.fr', out='runs/a', updates=100)`, without default arguments."""
-    shown = []
-    for name, parameter in inspect.signature(train).parameters.items():
-        value = str(arguments[name]) if isinstance(arguments[name], Path) else arguments[name]
-        if name not in ("say", "observe", "call", "start") and value != parameter.default:
-            shown.append(f"{value!r}" if name in ("source", "target") else f"{name}={value!r}")
-    return f"regard.train({', '.join(shown)})"
-
-
 @contextmanager
 def restored_state(device: torch.device, threads: int | None) -> Iterator[None]:
     """Use `threads` CPU threads within the context; restore their number and the random state at its end."""
@@ -192,6 +199,112 @@ def restored_state(device: torch.device, threads: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def find_settings(
+    values: Mapping[str, Any], *, recipe: str | None, origins: Sequence[Path], tags: Iterable[str]
+) -> Config:
+    """The config from the start folders, the recipe and `values`, in this order; tags are added to text.tags."""
+    config = base_config(origins)
+    config = (find_config(recipe, config) if recipe else config).with_values(values)
+    return config.over({"text": {"tags": " ".join(dict.fromkeys([*config.text.tags.split(), *filter(None, tags)]))}})
+
+
+def text_files(
+    config: Config, source: PathLike, target: PathLike | None, weight: float = 1.0, tag: str = "", **options: Any
+) -> Files:
+    """The files of a corpus: two, one with both sides, or one text; `options` are fields of Files."""
+    if not source:
+        raise ConfigError("the name of a text file is empty")
+    for path in map(Path, filter(None, (source, target, options.get("alignments")))):
+        if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise ConfigError(f"{path} can be read only once, and training reads its text several times: save it first")
+    first = list_files(source)[0] if Path(source).is_dir() else source
+    single = not target and (format_of(first) is None or not config.model.is_translator)
+    if not 0 < weight <= 1000:
+        raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
+    if tag and (single or tag.split() != [tag]):
+        raise ConfigError(f"a tag ({tag}) is one token, such as <2fr>, before the source of each pair")
+    options["continuous"] = config.text.continuous
+    return Files(Path(source), Path(target) if target else None, single, weight, tag=tag, **options)
+
+
+# Checks
+
+
+def check_request(request: Request) -> None:
+    """Raise an error if a request cannot work, before anything is written."""
+    config, family, single = request.config, request.config.model.family, not request.config.model.is_translator
+    for files in (*request.corpora, request.valid):
+        if files is not None and next(iter(files.read()), None) is None:
+            raise DataError(f"{files.source} is empty")
+        if files is not None and files.single != single:
+            name = "--valid" if files is request.valid else "the training text"
+            expected = 'one file (--valid FILE "")' if single else f"{TWO_SIDES}; gpt and bert learn from one text"
+            raise ConfigError(f"model.family = {family}: {name} must be {expected}")
+    if request.valid is not None:
+        deque(request.valid.read(), maxlen=0)  # finds errors now, not after the tokenizer is trained
+    if not single and not request.origins and not config.text.shared and config.model.tie_embeddings == "all":
+        raise ConfigError('text.shared = false gives two vocabularies: set model.tie_embeddings="target"')
+    check_start(config, request.origins, request.out)
+    aligned = any(files.alignments for files in request.corpora)
+    if aligned != bool(config.train.guided_alignment):
+        missing = "its weight, --set train.guided_alignment=0.05" if aligned else "word alignments, --alignments FILE"
+        raise ConfigError(f"guided alignment needs {missing}")
+    if aligned and config.text.bpe_dropout:
+        raise ConfigError("--alignments need one segmentation of each word: set text.bpe_dropout=0, or leave them out")
+
+
+def check_folder(out: Path, *, fresh: bool) -> None:
+    """Raise a FolderError if files in the folder would be overwritten, or if a run has no config."""
+    if (out / CONFIG).exists() and not fresh:
+        return
+    present = [name for name in RUN_FILES if (out / name).exists()]
+    if present and IDENTITY not in present and not checkpoints(out):  # a run writes it first
+        raise FolderError(f"{out / present[0]} does not belong to a run and would be overwritten: choose another --out")
+    if not fresh and (checkpoints(out) or MODEL in present):
+        raise FolderError(
+            f"{out} holds a run without its {CONFIG}: put it back, start over with --fresh, or choose another --out"
+        )
+
+
+def clear_folder(out: Path) -> None:
+    """Delete the files of a run."""
+    for path in (*checkpoints(out), *(out / CHECKPOINTS).glob("damaged-update-*")):
+        folders.delete(path)
+    for name in RUN_FILES:
+        if (out / name).exists():
+            folders.delete(out / name)
+
+
+def resumed_config(old: Config, new: Config, out: Path, unset: frozenset[str]) -> Config:
+    """The config of a run that resumes: the old one, with the new train.updates or train.minutes if that is larger.
+
+    With other differences it raises a FolderError that names them. A finished run ignores a smaller number.
+    """
+    settings, train = old.train, new.train
+    if settings.minutes and train.minutes > settings.minutes:
+        updates = round(settings.updates * train.minutes / settings.minutes)
+        settings = dataclasses.replace(settings, minutes=train.minutes, updates=updates)
+    elif not settings.minutes and not train.minutes and "train.updates" not in unset:
+        settings = dataclasses.replace(settings, updates=max(settings.updates, train.updates))
+    may_change = {"train.sharded"} | unset | ({"train.updates"} if train.minutes else set())
+    is_finished = [entry["kind"] for entry in journal.read(out / journal.FILE)[-1:]] == ["finished"]
+    if settings != old.train or is_finished:
+        may_change |= {"train.updates", "train.minutes"}
+    before, now = old.values(), new.values()
+    changes = [
+        f"{section}.{name} was {before[section][name]!r} and is now {value!r}"
+        for section, fields in now.items()
+        for name, value in fields.items()
+        if before[section][name] != value and f"{section}.{name}" not in may_change
+    ]
+    if changes:
+        raise FolderError(
+            f"{out} holds a run with another config: {'; '.join(changes)}. Resume with the old values, start from this "
+            f"model with --from {out} and another --out, or start over with --fresh"
+        )
+    return dataclasses.replace(old, train=dataclasses.replace(settings, sharded=train.sharded))
+
+
 # The run
 
 
@@ -199,59 +312,62 @@ def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
     """Train, or resume training, until the run is finished or a signal interrupts it."""
     check_request(request)
     with folders.lock_folder(request.out) if runtime.is_main else nullcontext("") as warning:
-        if runtime.is_main:
-            check_folder(request.out, fresh=request.fresh)
         if warning:
             say(warning)
-        if request.choose_threads and not request.config.train.minutes and (busy := busy_warning(runtime.device.type)):
-            say(busy)
         return _run(request, runtime, say, observe)
 
 
 def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
-    out = request.out
-    is_new = runtime.is_main and (request.fresh or not (out / CONFIG).exists())
-    new_data, update_seconds = _start(request, runtime, say) if is_new else (None, 0.0)
+    """Start or load the run, prepare its data, train, and finish; the main process holds the lock of the folder."""
+    out, files = request.out, (request.corpora, request.valid)
+    data, update_seconds = None, 0.0
+    if runtime.is_main:
+        check_folder(out, fresh=request.fresh)
+        if request.choose_threads and not request.config.train.minutes and (busy := busy_warning(runtime.device.type)):
+            say(busy)
+        if request.fresh or not (out / CONFIG).exists():
+            data, update_seconds = _start(request, runtime, say)
     runtime.barrier()
     old_config, tokenizers = load_config(out), Tokenizers.load(out)
     config = resumed_config(old_config, _with_vocabulary(request.config, tokenizers), out, request.unset)
-    files = request.corpora, request.valid
-    if new_data is None and runtime.is_local_main:  # the first process of each machine prepares or verifies the data
-        new_data = prepare(*files, config, tokenizers, say, damaged=say)
+    if data is None and os.environ.get("LOCAL_RANK", "0") == "0":  # one process of each machine prepares or verifies it
+        data = prepare(*files, config, tokenizers, say, damaged=say)
     runtime.barrier()
-    data = dataclasses.replace(new_data or prepare(*files, config, tokenizers, say), config=config)
-    _check_identity(request, data)
-    valid_set = validation_set(data, request.corpora, request.valid, say)
+    data = dataclasses.replace(data or prepare(*files, config, tokenizers, say), config=config)
+    with folders.clear_os_errors(out / IDENTITY, "read"):
+        identity = (out / IDENTITY).read_text(encoding="utf-8", errors="replace")
+    if identity != _identity(request, data):
+        raise FolderError(
+            f"{out} holds a run on other data, with another tokenizer or from another model (--from): choose another "
+            "--out, or start over with --fresh"
+        )
+    valid_set = validation_set(data, *files, say)
     clock = make_clock(config, data, runtime.device.type, start=request.start)
     clock.timed_update = update_seconds
     make_model = functools.partial(_make_model, request, tokenizers)
-    training = Training(out, make_model, config, data, runtime, clock)
+    training = Training(out, make_model(config), config, data, runtime, clock)
     say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
     if config.train.precision == "bf16" and (slow := bf16_warning(runtime.device.type)):
         say(slow)
-    resumed, progress = training.resume(), training.progress
+    for line in training.resume():
+        say(line)
     if (config.train.updates, config.train.minutes) != (old_config.train.updates, old_config.train.minutes):
-        say(training.extend(old_config.train))
+        say(training.extend())
         if runtime.is_main:
             folders.write_file(out / CONFIG, to_json(config), force=True)
-    is_finished = progress.finished and bool(runtime.broadcast(runtime.is_main and _has_model(out, say)))
-    if resumed and not is_finished:
-        say(f"resumed at update {progress.update:,}")
-    for line in training.remarks:
-        say(line)
-    if is_finished:
-        saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
-        return Run(out, progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
+    progress = training.progress
     if not progress.finished:
         if config.train.minutes and not update_seconds and runtime.is_main:  # a later start, perhaps on another machine
-            choose_threads = say if request.choose_threads and runtime.world_size == 1 else None
-            clock.timed_update = time_update(config, data, runtime, make_model, choose_threads)
+            clock.timed_update = time_update(config, data, runtime, make_model, say if request.choose_threads else None)
         with observing(training, observe, say) as observe_all:
             progress = training.run(
                 lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all
             )
-    if not progress.finished:
-        return Run(out, progress.update, finished=False, scores={}, signal=training.signal)
+        if not progress.finished:
+            return Run(out, progress.update, finished=False, scores={}, signal=training.signal)
+    elif runtime.broadcast(runtime.is_main and _has_model(out, say)):
+        saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
+        return Run(out, progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
     observe(ActivityEvent(progress.update, "scoring"))
     scores = _finish(request, training, valid_set, say) if runtime.is_main else {}
     runtime.barrier()
@@ -269,15 +385,9 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
     tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
     data = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=say)
+    make_model, can_choose = functools.partial(_make_model, request, tokenizers), request.choose_threads
     config, update_seconds = complete_config(
-        config,
-        request.unset,
-        data,
-        runtime,
-        start=request.start,
-        choose_threads=request.choose_threads and runtime.world_size == 1,
-        make_model=functools.partial(_make_model, request, tokenizers),
-        say=say,
+        config, request.unset, data, runtime, make_model, start=request.start, choose_threads=can_choose, say=say
     )
     check_positions(data, config)
     _make_model(request, tokenizers, config, device="meta", say=say)  # finds errors in the model to start from
@@ -285,7 +395,7 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
     if request.valid is not None and valid in {part.rpartition("*")[0] for part in trained}:
         say("the validation text is the training text: its scores do not show how well the model does on other text")
     clear_folder(out)
-    folders.write_file(out / IDENTITY, _identity(request, data) + "\n", force=True)
+    folders.write_file(out / IDENTITY, _identity(request, data), force=True)
     tokenizers.save(out)
     folders.write_file(out / CONFIG, to_json(config), force=False)
     return data, update_seconds
@@ -300,21 +410,7 @@ def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
 def _identity(request: Request, data: Data) -> str:
     """The text of data.sha256: hashes of data and tokenizers and, of a fine-tuned model, the checksums of its start."""
     origin = f"\nfrom {origin_checksums(request.origins)}" if request.origins else ""
-    return "+".join([*data.identities, data.tokenizers.fingerprint]) + origin
-
-
-def _check_identity(request: Request, data: Data) -> None:
-    """Raise a FolderError if a run would resume with other data or from another model."""
-    path = request.out / IDENTITY
-    with folders.clear_os_errors(path, "read"):
-        before = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    now = _identity(request, data).splitlines()
-    if before != now:
-        other_data = before[:1] != now[:1]
-        difference = (
-            "on other data or with another tokenizer" if other_data else "that starts from another model (--from)"
-        )
-        raise FolderError(f"{request.out} holds a run {difference}: choose another --out, or start over with --fresh")
+    return "+".join([*data.identities, data.tokenizers.fingerprint]) + origin + "\n"
 
 
 def _make_model(
@@ -332,14 +428,11 @@ def _make_model(
 
 def _has_model(out: Path, say: Say) -> bool:
     """Whether the finished model exists and is intact."""
-    if not (out / MODEL).exists():
-        return False
     try:
-        folders.verify(out, only=[MODEL])
+        return MODEL in folders.verify(out, only=[MODEL])
     except FolderError as error:
         say(f"{error}: it is rebuilt from the checkpoints")
         return False
-    return True
 
 
 # The end
@@ -354,19 +447,11 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     update, best = training.best_validation or (0, None)
     validated = best if kept == update else None
     scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
-    if "bleu" in scores and (bleu := scores["bleu"]["score"]) < USELESS_BLEU:
-        made = counted(training.progress.update, "update")
-        say(f"BLEU is {bleu:.2g}: the model did not learn to translate in {made}; give it more --minutes or --updates")
     draw(training, languages(request.corpora[0]) or ("", ""))
     files: dict[str, bytes | str] = dict(training.data.tokenizers.files())
+    start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
     files["card.md"] = model_card(
-        training,
-        scores,
-        corpora=request.corpora,
-        valid=request.valid,
-        command=request.call,
-        start=" and ".join(f"`{path}`" for path in request.origins) or "random weights",
-        kept=kept,
+        training, scores, corpora=request.corpora, valid=request.valid, command=request.call, start=start, kept=kept
     )
     if calibration:
         files[quality.CALIBRATION_FILE] = calibration.as_text()
@@ -385,10 +470,10 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], int
     """The weights of the best validation, or of the last intact checkpoint, and the update they come from."""
     folder, progress = training.folder, training.progress
     group = "average" if training.config.train.ema_decay else "model"
-    path, remarks = latest_checkpoint(folder, where=progress.best_update.__eq__)
+    path, remarks = latest_checkpoint(folder, where=lambda update: 0 < update == progress.best_update)
     for remark in remarks:
         say(remark)
-    path = path or latest_checkpoint(folder)[0]
+    path = path or latest_checkpoint(folder, where=bool)[0]  # not that of update 0
     if path is None:
         return dict(training.state()[group]), progress.update
     return load_tensors(path)[group], update_number(path)

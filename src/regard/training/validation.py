@@ -5,6 +5,7 @@ Translations are scored against the text of the files, as `regard evaluate` does
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,21 +31,11 @@ SAMPLE_CHARACTERS = 80  # length of the sentence shown at every validation
 class Validation:
     """The result of a validation."""
 
-    score: float
-    """The best checkpoint has the highest score."""
-    loss: float
-    """Negative log-likelihood per token, without label smoothing."""
-    metrics: dict[str, Any] = field(default_factory=dict)
-    """bleu or chrf, with its signature and the number of sentences."""
-    sample: dict[str, str] = field(default_factory=dict)
-    """source, reference and model output of one sentence."""
-    results: Sequence[Result] = ()
-    """The translations, reused if these weights are the best."""
-
-    @property
-    def scores(self) -> dict[str, Any]:
-        """The loss and the metrics, as in the journal."""
-        return {"valid_loss": self.loss, **self.metrics}
+    score: float  # the best checkpoint has the highest score
+    loss: float  # negative log-likelihood per token, without label smoothing
+    metrics: dict[str, Any] = field(default_factory=dict)  # bleu or chrf, its signature and the number of sentences
+    sample: dict[str, str] = field(default_factory=dict)  # source, reference and model output of one sentence
+    results: Sequence[Result] = ()  # the translations, reused if these weights are the best
 
 
 @dataclass(frozen=True)
@@ -54,10 +45,8 @@ class ValidationSet:
     data: Data
     sources: Sequence[str] = ()
     references: Sequence[str] = ()
-    tag: str = ""
-    """Put before every source sentence."""
-    tokenize: str | None = None
-    """The tokenizer of BLEU."""
+    tag: str = ""  # put before every source sentence
+    tokenize: str | None = None  # the tokenizer of BLEU
 
 
 def validation_set(data: Data, corpora: Sequence[Files], valid: Files | None, say: Say) -> ValidationSet:
@@ -71,7 +60,7 @@ def validation_set(data: Data, corpora: Sequence[Files], valid: Files | None, sa
 
 
 @torch.no_grad()
-def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, seconds: float | None = None) -> Validation:
+def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, seconds: float = math.inf) -> Validation:
     """The loss of the validation set and, for translators, BLEU or chrF of the first 500 sentences.
 
     If they would take longer than `seconds`, fewer sentences are translated.
@@ -82,8 +71,7 @@ def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, secon
     loss = valid_loss(model, valid_set.data, runtime)
     if not valid_set.sources or metric == "loss":
         return Validation(-loss, loss)
-    left = None if seconds is None else seconds - (time.perf_counter() - start)
-    results = translate(model, valid_set, range(MAX_SENTENCES), left)
+    results = translate(model, valid_set, range(MAX_SENTENCES), start + seconds - time.perf_counter())
     hypotheses, references = scored_texts(results), valid_set.references[: len(results)]
     score = corpus_scores(hypotheses, references, metrics=[metric], tokenize=valid_set.tokenize)[metric]
     metrics = {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
@@ -98,15 +86,15 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     return nll / max(tokens, 1)
 
 
-def translate(model: nn.Module, valid_set: ValidationSet, places: range, seconds: float | None = None) -> list[Result]:
+def translate(model: nn.Module, valid_set: ValidationSet, places: range, seconds: float = math.inf) -> list[Result]:
     """The model's translations of the validation sentences at these places.
 
-    With `seconds`, a few are timed first, and then as many are translated as fit into the time.
+    With a limit of `seconds`, a few are timed first, and then as many are translated as fit into the time.
     """
     translator = Translator(model, valid_set.data.tokenizers, valid_set.data.config)
     first, stop = places.start, min(places.stop, len(valid_set.sources))
     results: list[Result] = []
-    if seconds is not None and stop - first > TIMED_SENTENCES:
+    if math.isfinite(seconds) and stop - first > TIMED_SENTENCES:
         start = time.perf_counter()
         results = translate(model, valid_set, range(first, first + TIMED_SENTENCES))
         used = time.perf_counter() - start
@@ -116,36 +104,33 @@ def translate(model: nn.Module, valid_set: ValidationSet, places: range, seconds
     return results + translator.translate(texts, tag=valid_set.tag, warn=False) if texts else results
 
 
-# The finished model
-
-
 def final_scores(
     model: nn.Module,
     valid_set: ValidationSet,
     runtime: Runtime,
     validated: Validation | None = None,
-    seconds: float | None = None,
+    seconds: float = math.inf,
 ) -> tuple[dict[str, Any], quality.Calibration | None]:
     """The scores on the whole validation set, or on what fits into `seconds`, and the calibration of confidence.
 
     `validated` is the validation of the same weights, if there was one. Its first 500 sentences and the rest are always
     translated separately, so that a resumed run gives the same translations.
     """
-    start = time.perf_counter()
-    if validated is not None and seconds is not None:
-        scores: dict[str, Any] = {"loss": validated.loss}
+    end = time.perf_counter() + seconds
+    scores: dict[str, Any] = {}
+    if validated is not None and math.isfinite(seconds):
+        scores["loss"] = validated.loss
     else:
-        scores = {"loss": valid_loss(model, valid_set.data, runtime)}
+        scores["loss"] = valid_loss(model, valid_set.data, runtime)
     if not valid_set.sources:
         return scores, None
     results = [*(validated.results if validated else ())]
     for places in (range(MAX_SENTENCES), range(MAX_SENTENCES, len(valid_set.sources))):
-        left = None if seconds is None else seconds - (time.perf_counter() - start)
-        if len(results) <= places.start and (left is None or left > 0 or not results):
+        left = end - time.perf_counter()
+        if len(results) <= places.start and (left > 0 or not results):
             results += translate(model, valid_set, places, left)
     calibration = calibrate(valid_set.sources, valid_set.references, results)
     references = valid_set.references[: len(results)]
-    options: dict[str, Any] = {"metrics": ["bleu", "chrf"], "tokenize": valid_set.tokenize}
-    for name, score in corpus_scores(scored_texts(results), references, **options).items():
-        scores[name] = score.to_dict() | ({"sentences": len(results)} if len(results) < len(valid_set.sources) else {})
-    return scores, calibration
+    partial = {"sentences": len(results)} if len(results) < len(valid_set.sources) else {}
+    both = corpus_scores(scored_texts(results), references, metrics=["bleu", "chrf"], tokenize=valid_set.tokenize)
+    return scores | {name: score.to_dict() | partial for name, score in both.items()}, calibration
