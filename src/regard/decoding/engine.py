@@ -11,14 +11,13 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import nn
 
-from regard.config import DecodeConfig, ModelConfig
+from regard.config import DecodeConfig
 from regard.decoding.beam import Tree, beam
 from regard.decoding.constraints import Constraints
 from regard.decoding.device import device_beam
 from regard.decoding.graphs import Graphs
-from regard.decoding.greedy import greedy
-from regard.decoding.sampling import sample
-from regard.decoding.search import Encoded, Hypothesis
+from regard.decoding.sampling import greedy, sample
+from regard.decoding.search import Encoded, Hypothesis, max_positions
 from regard.models import Generator
 from regard.text.batching import pad
 from regard.text.tokenizer import OWN_SPECIAL_IDS, SpecialIds
@@ -30,16 +29,11 @@ class SearchOptions(NamedTuple):
     """Options of a search over a batch of sentences."""
 
     beams: int
-    results: int = 1
-    """Number of hypotheses per sentence."""
-    seed: int | None = None
-    """Sample with this seed instead of searching."""
-    prefixes: Ids | None = None
-    """Forced first tokens of each hypothesis."""
-    keep_encoded: bool = False
-    """Return the encoded sources of the first model, for a trace."""
-    keep_trees: bool = False
-    """Return all branches of the beam search."""
+    results: int = 1  # number of hypotheses per sentence
+    seed: int | None = None  # sample with this seed instead of searching
+    prefixes: Ids | None = None  # forced first tokens of each hypothesis
+    keep_encoded: bool = False  # return the encoded sources of the first model, for a trace
+    keep_trees: bool = False  # return all branches of the beam search
 
 
 class SearchResult(NamedTuple):
@@ -70,8 +64,8 @@ class TorchEngine:
     @property
     def max_positions(self) -> int | None:
         """Maximum tokens of a sentence by the position tables of all models, without the begin or end token."""
-        configs = [cast(ModelConfig, model.config) for model in self.models]
-        return min((config.max_positions - 1 for config in configs if config.has_position_table), default=None)
+        positions = max_positions(self.models)
+        return None if positions is None else positions - 1
 
     def max_lengths(self, sources: Ids) -> list[int]:
         """Maximum output tokens for each source, without the end token."""
@@ -88,7 +82,7 @@ class TorchEngine:
         first = torch.full((len(sources),), self.special.start, device=host)
         inputs = cast(list[Generator], self.models), source, first, mask
         encoded: list[Encoded] | None = [] if options.keep_encoded else None
-        trees: list[Tree] | None = None
+        trees: list[Tree] | None = [] if options.keep_trees else None
         constraints = Constraints(
             end=self.special.end,
             max_lengths=self.max_lengths(sources),
@@ -120,7 +114,6 @@ class TorchEngine:
         elif options.beams == 1:
             hypotheses = [[hypothesis] for hypothesis in greedy(*inputs, **common)]
         else:
-            trees = [] if options.keep_trees else None
             hypotheses = beam(
                 *inputs,
                 beams=options.beams,
@@ -130,12 +123,12 @@ class TorchEngine:
                 trees=trees,
                 **common,
             )
-        return SearchResult(hypotheses, encoded[0] if encoded else None, trees)
+        return SearchResult(hypotheses, encoded[0] if encoded else None, trees or None)
 
     def _stays_on_device(self, options: SearchOptions, device: torch.device) -> bool:
         """Whether the steps of the search are captured as CUDA graphs; other searches decide on the host."""
         settings = self.settings
-        refill = options.beams > 1 and settings.early_stopping != "shrink"
-        needs_host = options.keep_trees or settings.coverage_penalty > 0 or settings.no_repeat_ngram > 0 or refill
+        needs_host = options.keep_trees or settings.coverage_penalty > 0 or settings.no_repeat_ngram > 0
+        needs_host |= options.beams > 1 and settings.early_stopping != "shrink"
         is_sharded = any(hasattr(module, "unshard") for model in self.models for module in model.modules())
         return device.type == "cuda" and not needs_host and not is_sharded

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from regard.config import Config, DecodeConfig, EarlyStopping
 from regard.corpora.builtin.corpus import sentences
-from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine
-from regard.decoding.greedy import greedy
+from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine, greedy
 from regard.folders import read_bounded
 from regard.models import BERT, GPT
 from regard.models.contract import Generator
