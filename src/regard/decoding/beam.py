@@ -209,7 +209,8 @@ def _cannot_improve(
     """
     active, worst = candidates.totals.masked_fill(~candidates.active, NEVER).amax(1), state.best[:, -1]
     if early_stopping == "no":
-        return worst >= active / length**length_penalty
+        divisor: float = length**length_penalty
+        return worst >= active / divisor
     lengths = state.max_length if length_penalty > 0 else torch.full_like(state.max_length, length + 1)
     is_over = worst >= active / lengths.pow(length_penalty)
     return is_over | (state.places <= 0) if early_stopping == "yes" else is_over
