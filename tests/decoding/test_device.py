@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.decoding import Constraints, Encoded, Hypothesis, beam
+from regard.decoding import Constraints, Hypothesis, beam
 from regard.decoding import device as module
 from regard.decoding import graphs as graphs_module
 from regard.decoding.device import device_beam
@@ -106,18 +106,6 @@ def test_a_search_in_place_can_be_started_again(name: str) -> None:
                 copy_into(state, module.advance([batch.model], state, settings))
     expected = device_beam([batch.model], *batch.data, constraints=constraints, beams=3, results=1, length_penalty=1.0)
     check_equal(module.collect(state, constraints, 7), expected)
-
-
-def test_the_encoded_sources_are_those_of_the_batch() -> None:
-    batch = Batch("transformer")
-    encoded: list[Encoded] = []
-    device_beam(
-        [batch.model], *batch.data, constraints=batch.constraints(), beams=2, results=1, length_penalty=1.0,
-        encoded=encoded,
-    )  # fmt: skip
-    record: dict[str, torch.Tensor] = {}
-    batch.model.start(batch.source, batch.mask, record)
-    assert torch.equal(encoded[0].record["encoder.output"], record["encoder.output"])
 
 
 def test_a_search_stops_when_nothing_can_win(monkeypatch: pytest.MonkeyPatch) -> None:

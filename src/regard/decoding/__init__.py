@@ -6,12 +6,11 @@ from regard.decoding.beam import Branch, Tree, beam
 from regard.decoding.constraints import Constraints
 from regard.decoding.engine import Engine, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.sampling import greedy, sample
-from regard.decoding.search import Encoded, Hypothesis, Models
+from regard.decoding.search import Hypothesis, Models
 
 __all__ = [
     "Branch",
     "Constraints",
-    "Encoded",
     "Engine",
     "Hypothesis",
     "Models",

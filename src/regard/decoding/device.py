@@ -22,9 +22,9 @@ from regard import kernels
 from regard.config import ModelConfig
 from regard.decoding.constraints import NEVER, Constraints
 from regard.decoding.graphs import CapturedSteps, Graphs, copy_into
-from regard.decoding.search import Encoded, Hypothesis, NotFiniteError, log_softmax, max_positions, mean_probability
+from regard.decoding.search import Hypothesis, NotFiniteError, log_softmax, max_positions, mean_probability
 from regard.models.cache import for_search, reorder
-from regard.models.contract import Generator, Record, State, tree_map
+from regard.models.contract import Generator, State, tree_map
 
 CHECK_EVERY = 2  # steps between two checks whether all sentences are done
 SOURCE_BUCKET, CAPACITY_BUCKET = 8, 32  # source tokens and steps of a graph are multiples of these
@@ -95,7 +95,6 @@ def device_beam(
     beams: int,
     results: int,
     length_penalty: float,
-    encoded: list[Encoded] | None = None,
     graphs: Graphs | None = None,
 ) -> list[list[Hypothesis]]:
     """Beam search with the results of `beam`, without its coverage penalty, n-gram blocking, trees and early stopping.
@@ -105,11 +104,6 @@ def device_beam(
     if not len(source):
         return []
     device = next(cast(nn.Module, models[0]).parameters()).device
-    if encoded is not None:
-        for model in models:
-            record: Record = {}
-            real = None if mask is None else mask.to(device)
-            encoded.append(Encoded(model.start(source.to(device), real, record), record))
     settings = SearchSettings(beams, results, constraints.end, constraints.min_length, length_penalty)
     steps = 1 + max(map(constraints.max_length, range(len(source))))
     if graphs is None:

@@ -17,7 +17,7 @@ from regard.decoding.constraints import Constraints
 from regard.decoding.device import device_beam
 from regard.decoding.graphs import Graphs
 from regard.decoding.sampling import greedy, sample
-from regard.decoding.search import Encoded, Hypothesis, max_positions
+from regard.decoding.search import Hypothesis, max_positions
 from regard.models import Generator
 from regard.text.batching import pad
 from regard.text.tokenizer import OWN_SPECIAL_IDS, SpecialIds
@@ -32,7 +32,6 @@ class SearchOptions(NamedTuple):
     results: int = 1  # number of hypotheses per sentence
     seed: int | None = None  # sample with this seed instead of searching
     prefixes: Ids | None = None  # forced first tokens of each hypothesis
-    keep_encoded: bool = False  # return the encoded sources of the first model, for a trace
     keep_trees: bool = False  # return all branches of the beam search
 
 
@@ -40,7 +39,6 @@ class SearchResult(NamedTuple):
     """The hypotheses of a batch of sentences."""
 
     hypotheses: list[list[Hypothesis]]
-    encoded: Encoded | None = None
     trees: list[Tree] | None = None
 
 
@@ -81,7 +79,6 @@ class TorchEngine:
         source, mask = pad(sources, host)
         first = torch.full((len(sources),), self.special.start, device=host)
         inputs = cast(list[Generator], self.models), source, first, mask
-        encoded: list[Encoded] | None = [] if options.keep_encoded else None
         trees: list[Tree] | None = [] if options.keep_trees else None
         constraints = Constraints(
             end=self.special.end,
@@ -91,11 +88,7 @@ class TorchEngine:
             no_repeat_ngram=settings.no_repeat_ngram,
             forbidden=self.special.never_generated,
         )
-        common: dict[str, Any] = {
-            "constraints": constraints,
-            "length_penalty": settings.length_penalty,
-            "encoded": encoded,
-        }
+        common: dict[str, Any] = {"constraints": constraints, "length_penalty": settings.length_penalty}
         if options.seed is not None:
             hypotheses = sample(
                 *inputs,
@@ -123,7 +116,7 @@ class TorchEngine:
                 trees=trees,
                 **common,
             )
-        return SearchResult(hypotheses, encoded[0] if encoded else None, trees or None)
+        return SearchResult(hypotheses, trees or None)
 
     def _stays_on_device(self, options: SearchOptions, device: torch.device) -> bool:
         """Whether the steps of the search are captured as CUDA graphs; other searches decide on the host."""

@@ -184,7 +184,7 @@ def _trace_translator(translator: Translator, text: str, target: str | None, bea
     else:
         # The search is that of `translate`, without a record, so that the score is exactly the same.
         options = SearchOptions(beams or translator.config.decode.beams, keep_trees=True)
-        ((hypothesis, *_),), _, trees = translator.torch_engine.search([source], options)
+        ((hypothesis, *_),), trees = translator.torch_engine.search([source], options)
     return trace(
         cast(Generator, translator.model),
         [source],

@@ -223,12 +223,8 @@ class Translator:
         if (beams is not None and beams < 1) or alternatives < 0:
             raise InputError(f"beams ({beams}) must be at least 1, and alternatives ({alternatives}) at least 0")
         texts, trace, first = list(texts), trace or hidden, self._first_token(to)
-        search = SearchOptions(
-            beams=max(beams or self.config.decode.beams, 1 + alternatives),
-            results=1 + alternatives,
-            seed=seed,
-            keep_encoded=trace or align,
-        )
+        beams = max(beams or self.config.decode.beams, 1 + alternatives)
+        search = SearchOptions(beams, results=1 + alternatives, seed=seed)
         results = {text: result for text in texts if (result := _without_search(text)) is not None}
         split = self._split([text for text in dict.fromkeys(texts) if text not in results], tag, prefix)
         distinct = list(dict.fromkeys(sentence for _, sentences in split.values() for sentence in sentences))
@@ -333,9 +329,8 @@ class Translator:
     ) -> list[Translated]:
         texts = [sentence.tag + sentence.text for sentence in batch]
         matches = [options.glossary.find(text) if options.glossary else [] for text in texts]
-        keep_encoded = options.search.keep_encoded or any(matches)
         try:
-            searched = self.engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
+            searched = self.engine.search(sources, options.search)
         except NotFiniteError as error:
             raise NotFiniteError(error.sentence, batch[error.sentence].text) from None
 
@@ -347,7 +342,6 @@ class Translator:
                 [sources[row] for row in rows],
                 [searched.hypotheses[row][rank] for row, rank in chosen],
                 self.tokenizers,
-                encoded=searched.encoded.select(torch.tensor(rows, device=self.device)) if searched.encoded else None,
                 texts=[texts[row] for row in rows],
                 **settings,
             )
