@@ -218,15 +218,6 @@ def token_spans(subwords: Sequence[str], special: Sequence[bool]) -> list[Span]:
     return spans
 
 
-def proportional(target_tokens: int, source_tokens: int) -> Tensor:
-    """(T, S) weights along the diagonal, used for models without attention."""
-    target = torch.arange(target_tokens + 1) / target_tokens
-    source = torch.arange(source_tokens + 1) / source_tokens
-    low = torch.maximum(target[:-1, None], source[None, :-1])
-    high = torch.minimum(target[1:, None], source[None, 1:])
-    return (high - low).clamp(min=0) * target_tokens
-
-
 def find_forms(text: str, matches: Sequence[Match]) -> list[Span | None]:
     """The span of each term's form in a translation, or None; spans do not overlap."""
     spans = word_spans(text)

@@ -63,12 +63,9 @@ def attend_to_slots(
 class Best(NamedTuple):
     """The best tokens of each part of the vocabulary, and the sums that make their logits log-probabilities."""
 
-    logits: Tensor
-    """(R, c)"""
-    tokens: Tensor
-    """(R, c)"""
-    sums: Tensor
-    """(R, parts) logarithm of the sum of the exponentials of each part"""
+    logits: Tensor  # (R, c)
+    tokens: Tensor  # (R, c)
+    sums: Tensor  # (R, parts) logarithm of the sum of the exponentials of each part
 
 
 def best_tokens(logits: Tensor, allowed: Tensor, forced: Tensor, step: Tensor, *, beams: int) -> Best:

@@ -20,7 +20,6 @@ from regard.decoding.glossary import (
     TokenAttention,
     find_forms,
     place_terms,
-    proportional,
     token_spans,
 )
 from regard.decoding.search import NotFiniteError
@@ -432,14 +431,14 @@ def _without_search(text: str) -> Result | None:
 # Terms.
 
 
-def _token_attention(traced: Trace) -> TokenAttention:
-    """The attention that alignments use, by token instead of by word; a model without attention gives the diagonal."""
+def _token_attention(traced: Trace) -> TokenAttention | None:
+    """The attention that alignments use, by token instead of by word; None for a model without attention."""
+    if "cross" not in traced.attention:
+        return None
     spans = [
         token_spans(side.subwords, [side.special[word] for word in side.word])
         for side in (traced.source, traced.target)
     ]
-    if "cross" not in traced.attention:
-        return TokenAttention(proportional(len(traced.target.ids), len(traced.source.ids)), *spans)
     source, target = (
         tokens._replace(words=tokens.subwords, word=[*range(len(tokens.ids))])
         for tokens in (traced.source, traced.target)
