@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regard.decoding.beam import Branch, Tree, beam
 from regard.decoding.constraints import Constraints
-from regard.decoding.engine import Engine, SearchOptions, SearchResult, TorchEngine
+from regard.decoding.engine import Engine, SearchOptions, TorchEngine
 from regard.decoding.sampling import greedy, sample
 from regard.decoding.search import Hypothesis, Models
 
@@ -15,7 +15,6 @@ __all__ = [
     "Hypothesis",
     "Models",
     "SearchOptions",
-    "SearchResult",
     "TorchEngine",
     "Tree",
     "beam",

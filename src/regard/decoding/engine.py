@@ -32,20 +32,12 @@ class SearchOptions(NamedTuple):
     results: int = 1  # number of hypotheses per sentence
     seed: int | None = None  # sample with this seed instead of searching
     prefixes: Ids | None = None  # forced first tokens of each hypothesis
-    keep_trees: bool = False  # return all branches of the beam search
-
-
-class SearchResult(NamedTuple):
-    """The hypotheses of a batch of sentences."""
-
-    hypotheses: list[list[Hypothesis]]
-    trees: list[Tree] | None = None
 
 
 class Engine(Protocol):
     """A search backend: PyTorch or CTranslate2."""
 
-    def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
+    def search(self, sources: Ids, options: SearchOptions) -> list[list[Hypothesis]]:
         """The best hypotheses for each source; ids include the end token."""
 
 
@@ -71,15 +63,24 @@ class TorchEngine:
         lengths = [int(settings.max_length_ratio * len(ids)) + settings.max_length_extra for ids in sources]
         return lengths if positions is None else [min(length, positions) for length in lengths]
 
-    def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
-        """The best hypotheses for each source, or samples; sentences are searched together."""
+    def search(self, sources: Ids, options: SearchOptions, trees: list[Tree] | None = None) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, or samples; sentences are searched together.
+
+        A list passed as `trees` receives all branches of the beam search of each source.
+        """
         settings, device = self.settings, next(self.models[0].parameters()).device
-        stays_on_device = self._stays_on_device(options, device)
+        # other searches decide on the host, and FSDP gathers its weights itself
+        stays_on_device = (
+            device.type == "cuda"
+            and trees is None
+            and settings.coverage_penalty == settings.no_repeat_ngram == 0
+            and (options.beams == 1 or settings.early_stopping == "shrink")
+            and not any(hasattr(module, "unshard") for model in self.models for module in model.modules())
+        )
         host = torch.device("cpu") if stays_on_device else device  # the captured search copies what it is given
         source, mask = pad(sources, host)
         first = torch.full((len(sources),), self.special.start, device=host)
         inputs = cast(list[Generator], self.models), source, first, mask
-        trees: list[Tree] | None = [] if options.keep_trees else None
         constraints = Constraints(
             end=self.special.end,
             max_lengths=self.max_lengths(sources),
@@ -90,38 +91,19 @@ class TorchEngine:
         )
         common: dict[str, Any] = {"constraints": constraints, "length_penalty": settings.length_penalty}
         if options.seed is not None:
-            hypotheses = sample(
-                *inputs,
-                samples=options.results,
-                seed=options.seed,
-                temperature=settings.temperature,
-                top_k=settings.top_k,
-                top_p=settings.top_p,
-                **common,
-            )
-        elif stays_on_device:
+            common |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
+            return sample(*inputs, samples=options.results, seed=options.seed, **common)
+        if stays_on_device:
             self._graphs = self._graphs or Graphs(self.models)
-            hypotheses = device_beam(
-                *inputs, beams=options.beams, results=options.results, graphs=self._graphs, **common
-            )
-        elif options.beams == 1:
-            hypotheses = [[hypothesis] for hypothesis in greedy(*inputs, **common)]
-        else:
-            hypotheses = beam(
-                *inputs,
-                beams=options.beams,
-                results=options.results,
-                coverage_penalty=settings.coverage_penalty,
-                early_stopping=settings.early_stopping,
-                trees=trees,
-                **common,
-            )
-        return SearchResult(hypotheses, trees or None)
-
-    def _stays_on_device(self, options: SearchOptions, device: torch.device) -> bool:
-        """Whether the steps of the search are captured as CUDA graphs; other searches decide on the host."""
-        settings = self.settings
-        needs_host = options.keep_trees or settings.coverage_penalty > 0 or settings.no_repeat_ngram > 0
-        needs_host |= options.beams > 1 and settings.early_stopping != "shrink"
-        is_sharded = any(hasattr(module, "unshard") for model in self.models for module in model.modules())
-        return device.type == "cuda" and not needs_host and not is_sharded
+            return device_beam(*inputs, beams=options.beams, results=options.results, graphs=self._graphs, **common)
+        if options.beams == 1:
+            return [[hypothesis] for hypothesis in greedy(*inputs, **common)]
+        return beam(
+            *inputs,
+            beams=options.beams,
+            results=options.results,
+            coverage_penalty=settings.coverage_penalty,
+            early_stopping=settings.early_stopping,
+            trees=trees,
+            **common,
+        )

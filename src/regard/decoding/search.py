@@ -158,7 +158,4 @@ def log_softmax(logits: Tensor) -> Tensor:
 
 def mean_probability(logs: list[Tensor]) -> Tensor:
     """The log of the mean probability of several models, from their log-probabilities."""
-    if any(scores.shape != logs[0].shape for scores in logs):
-        sizes = ", ".join(str(scores.shape[-1]) for scores in logs)
-        raise InputError(f"models of {sizes} tokens cannot be averaged: they must have one vocabulary")
     return torch.stack(logs).logsumexp(0) - log(len(logs))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHead
 from regard.config import DecodeConfig, ModelConfig
-from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
+from regard.decoding import Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.engine import Ids
 from regard.errors import ConfigError, RegardError
 from regard.folders import atomic_folder, cache, checksum
@@ -99,7 +99,7 @@ class CTranslate2Engine:
         engine._token_scores = False
         return engine
 
-    def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
+    def search(self, sources: Ids, options: SearchOptions) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, as `TorchEngine.search` returns them.
 
         CTranslate2 renormalizes the probabilities when tokens are forbidden and `TorchEngine` does not, so tokens are
@@ -123,7 +123,7 @@ class CTranslate2Engine:
         for limit, rows in rerun.items():
             for row, hypotheses in zip(rows, self._run(sources, rows, options, limit, forbid=True), strict=True):
                 results[row] = hypotheses
-        return SearchResult(results)
+        return results
 
     def _run(
         self, sources: Ids, rows: list[int], options: SearchOptions, max_length: int, *, forbid: bool

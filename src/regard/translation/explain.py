@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard.config import ModelConfig, split_folders
-from regard.decoding import Hypothesis, SearchOptions, greedy
+from regard.decoding import Hypothesis, SearchOptions, Tree, greedy
 from regard.errors import ConfigError, InputError
 from regard.folders import write_file
 from regard.inspection import attribution, inspector
@@ -177,14 +177,14 @@ def _trace_translator(translator: Translator, text: str, target: str | None, bea
         raise InputError(
             f"the sentence has {len(source) - 1} tokens and this model reads {translator.max_length}: explain a part"
         )
-    trees = None
+    trees: list[Tree] = []
     if target:
         hypothesis = _forced_hypothesis(tokenizers.target.encode(target))
         _check_positions(translator.model, len(hypothesis.tokens) + 1)
     else:
         # The search is that of `translate`, without a record, so that the score is exactly the same.
-        options = SearchOptions(beams or translator.config.decode.beams, keep_trees=True)
-        ((hypothesis, *_),), trees = translator.torch_engine.search([source], options)
+        options = SearchOptions(beams or translator.config.decode.beams)
+        ((hypothesis, *_),) = translator.torch_engine.search([source], options, trees)
     return trace(
         cast(Generator, translator.model),
         [source],

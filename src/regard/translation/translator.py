@@ -329,7 +329,7 @@ class Translator:
         texts = [sentence.tag + sentence.text for sentence in batch]
         matches = [options.glossary.find(text) if options.glossary else [] for text in texts]
         try:
-            searched = self.engine.search(sources, options.search)
+            hypotheses = self.engine.search(sources, options.search)
         except NotFiniteError as error:
             raise NotFiniteError(error.sentence, batch[error.sentence].text) from None
 
@@ -339,7 +339,7 @@ class Translator:
             traces = trace(
                 cast(Generator, self.model),
                 [sources[row] for row in rows],
-                [searched.hypotheses[row][rank] for row, rank in chosen],
+                [hypotheses[row][rank] for row, rank in chosen],
                 self.tokenizers,
                 texts=[texts[row] for row in rows],
                 **settings,
@@ -349,10 +349,10 @@ class Translator:
         best = [(row, 0) for row in range(len(batch))] if options.align else []
         traces = traced(best, hidden=options.hidden, top=TOP if options.trace else 1) if best else {}
         skipped = 0 if options.first is None else 1
-        candidates = [[self._result(hypothesis, skipped) for hypothesis in row] for row in searched.hypotheses]
+        candidates = [[self._result(hypothesis, skipped) for hypothesis in row] for row in hypotheses]
         if any(matches):
             self._place_terms(candidates, matches, traced)
-        rows = enumerate(zip(batch, searched.hypotheses, candidates, strict=True))
+        rows = enumerate(zip(batch, hypotheses, candidates, strict=True))
         return [self._translated(*row, traces.get((number, 0)), options) for number, row in rows]
 
     def _place_terms(
