@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from regard.decoding import Constraints, Hypothesis, beam
+from regard.config import DecodeConfig
+from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine, beam
 from regard.decoding import device as module
 from regard.decoding import graphs as graphs_module
 from regard.decoding.device import device_beam
@@ -210,3 +211,9 @@ def test_graphs_are_freed_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphs_module, "SPARE_BYTES", 1 << 50)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         captured(batch, graphs, batch.constraints(), beams=4)
+
+
+@needs_gpu
+def test_samples_are_drawn_on_the_gpu() -> None:
+    engine = TorchEngine([Batch("transformer").model.cuda().float()], DecodeConfig())
+    assert [len(hypotheses) for hypotheses in engine.search([[4, 5, 2], [6, 2]], SearchOptions(1, 2, seed=1))] == [2, 2]

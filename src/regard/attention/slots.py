@@ -37,7 +37,7 @@ def attend_in_kernel(query: Tensor, slots: Slots, score: Score) -> Tensor | None
     product = as_product(score, query, slots.new_key)
     if product is None or product[1] is not slots.new_key:  # the keys in the slots would have to change too
         return None
-    context: Tensor = decoding.attend_to_slots(product[0], *slots, scale=product[2])
+    context: Tensor = decoding.attend_to_slots(product[0], slots, scale=product[2])
     return context
 
 

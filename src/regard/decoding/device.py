@@ -302,10 +302,7 @@ def collect(state: SearchState, constraints: Constraints, steps: int) -> list[li
 
     # Follow the parents of all hypotheses from their ends back to the start.
     rows, steps = np.arange(count)[:, None], int(lengths.max()) + 1
-    all_tokens, all_logs = (
-        np.zeros((steps, *lengths.shape), tokens.dtype),
-        np.zeros((steps, *lengths.shape), logs.dtype),
-    )
+    all_tokens, all_logs = (np.zeros((steps, *lengths.shape), table.dtype) for table in (tokens, logs))
     for step in reversed(range(steps)):
         all_tokens[step], all_logs[step] = tokens[rows, step, places], logs[rows, step, places]
         places = np.where(step <= lengths, parents[rows, step, places], places)

@@ -72,6 +72,7 @@ class TorchEngine:
         # other searches decide on the host, and FSDP gathers its weights itself
         stays_on_device = (
             device.type == "cuda"
+            and options.seed is None
             and trees is None
             and settings.coverage_penalty == settings.no_repeat_ngram == 0
             and (options.beams == 1 or settings.early_stopping == "shrink")
