@@ -232,7 +232,16 @@ class RecurrentLayer(nn.Module):
         self.is_gru = cell == "gru"
         self.size = size
         self.rnn: nn.GRU | nn.LSTM = (nn.GRU if self.is_gru else nn.LSTM)(inputs, size, batch_first=True)
-        _initialise(self.rnn, size)
+        # Xavier for input matrices, orthogonal for recurrent ones; the forget gate of an LSTM starts with bias 1
+        with torch.no_grad():
+            for name, parameter in self.rnn.named_parameters():
+                if name.startswith("bias"):
+                    nn.init.zeros_(parameter)
+                elif not parameter.is_meta:
+                    for block in parameter.split(size):
+                        (nn.init.xavier_uniform_ if "ih" in name else nn.init.orthogonal_)(block)
+            if not self.is_gru:
+                self.rnn.all_weights[0][3][size : 2 * size].fill_(1.0)
 
     def forward(self, x: Tensor, hidden: Hidden | None = None) -> tuple[Tensor, Hidden]:
         """The whole sentence in one fused call: (B, T, I) -> (B, T, N), and the state after the last token."""
@@ -294,17 +303,3 @@ def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
     mirrored = lengths[:, None] - 1 - position
     index = torch.where(mirrored >= 0, mirrored, position)  # (B, T)
     return x.gather(1, index[..., None].expand_as(x))
-
-
-def _initialise(rnn: nn.GRU | nn.LSTM, size: int) -> None:
-    """Xavier for input matrices, orthogonal for recurrent ones; the forget gate of an LSTM starts with bias 1."""
-    for name, parameter in rnn.named_parameters():
-        with torch.no_grad():
-            if name.startswith("bias"):
-                nn.init.zeros_(parameter)
-            elif not parameter.is_meta:
-                for block in parameter.split(size):
-                    (nn.init.xavier_uniform_ if "ih" in name else nn.init.orthogonal_)(block)
-    if isinstance(rnn, nn.LSTM):
-        with torch.no_grad():
-            rnn.all_weights[0][3][size : 2 * size].fill_(1.0)

@@ -65,13 +65,11 @@ class Transformer(nn.Module):
         """For training: the teacher-forced logits of the whole target; the decoder fills the record."""
         assert batch.source is not None
         assert batch.target_in is not None
-        if batch.source_starts is not None and batch.target_starts is not None:
-            assert record is None
-            return self._packed(batch.source, batch.target_in, batch.source_starts, batch.target_starts)
-        return self.step(batch.target_in, self.start(batch.source, batch.mask), record)[0]
-
-    def _packed(self, source: Tensor, target: Tensor, source_starts: Tensor, target_starts: Tensor) -> Tensor:
-        """The logits of packed sentences: (B, S), (B, T) -> (B, T, V)."""
+        source, target = batch.source, batch.target_in
+        source_starts, target_starts = batch.source_starts, batch.target_starts
+        if source_starts is None or target_starts is None:
+            return self.step(target, self.start(source, batch.mask), record)[0]
+        assert record is None  # packed sentences have no weights
         positions = positions_in_sentences(source_starts, source.shape[1])
         x = self.encoder.encode(self.source(source, positions), positions, Packed(source_starts, source_starts), None)
         memories = self.decoder.remember(x)
