@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from regard.decoding import Constraints, Hypothesis, Tree, beam, greedy
+from regard.decoding import Constraints, Encoded, Hypothesis, Tree, beam, greedy
 from regard.errors import FolderError, InputError
 from regard.inspection.trace import Side, Trace, make_side, split_punctuation, trace
 from regard.models import BERT, State, build
@@ -89,6 +89,30 @@ def test_the_weights_are_those_used_while_decoding(name: str, beams: int, tokeni
                 used = torch.stack(layers, 1)[:, :, :, -1]  # (R, L, H, K): one of the beam's rows is the chosen one
                 own = found.attention[kind][:, :, place, : used.shape[-1]]
                 assert float((used - own).abs().amax((1, 2, 3)).min()) < 1e-5
+
+
+@all_families
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_trace_that_reuses_the_encoder_of_the_search_is_the_same(name: str, beams: int, tokenizer: Tokenizer) -> None:
+    made = Made(name, tokenizer)
+    gpt = "gpt" in name
+    rows = [source[:2] for source in made.sources]
+    source = torch.tensor([row[:-1] if gpt else row for row in rows])
+    data = (source, torch.tensor([row[-1] if gpt else START for row in rows]))
+    constraints, encoded = Constraints(max_lengths=[6] * 3, **{**FREE, "min_length": 4}), list[Encoded]()
+    if beams == 1:
+        hypotheses = greedy(made.model, *data, constraints=constraints, length_penalty=1.0, encoded=encoded)
+    else:
+        found = beam(made.model, *data, constraints=constraints, beams=beams, results=1, encoded=encoded, **PLAIN)
+        hypotheses = [best[0] for best in found]
+    again = trace(made.model, rows, hypotheses, made.sides, hidden=True)
+    for one, other in zip(
+        trace(made.model, rows, hypotheses, made.sides, encoded=encoded[0], hidden=True), again, strict=True
+    ):
+        for mine, its in ((one.attention, other.attention), (one.hidden, other.hidden)):
+            assert list(mine) == list(its)
+            for key in mine:
+                torch.testing.assert_close(mine[key], its[key], rtol=1e-5, atol=1e-5)
 
 
 @all_families

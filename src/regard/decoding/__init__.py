@@ -6,11 +6,12 @@ from regard.decoding.beam import Branch, Tree, beam
 from regard.decoding.constraints import Constraints
 from regard.decoding.engine import Engine, SearchOptions, TorchEngine
 from regard.decoding.sampling import greedy, sample
-from regard.decoding.search import Hypothesis, Models
+from regard.decoding.search import Encoded, Hypothesis, Models
 
 __all__ = [
     "Branch",
     "Constraints",
+    "Encoded",
     "Engine",
     "Hypothesis",
     "Models",

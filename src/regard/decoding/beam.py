@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.config import EarlyStopping
 from regard.decoding.constraints import NEVER, Constraints
-from regard.decoding.search import Hypothesis, Models, Search, remaining
+from regard.decoding.search import Encoded, Hypothesis, Models, Search, remaining
 from regard.models.contract import tree_map
 
 
@@ -70,8 +70,9 @@ def beam(
     coverage_penalty: float,
     early_stopping: EarlyStopping = "shrink",
     trees: list[Tree] | None = None,
+    encoded: list[Encoded] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `results` best hypotheses for each sentence of (B, S), best first; `first` is as in `greedy`.
+    """The `results` best hypotheses for each sentence of (B, S), best first; `first` and `encoded` are as in `greedy`.
 
     The score is log-probability / length ** length_penalty, with the end token counted, plus coverage_penalty times the
     sum of the logarithms of the attention on each source token, at most 1 (Wu et al., 2016). A list passed as `trees`
@@ -79,7 +80,7 @@ def beam(
     """
     if not len(source):
         return []
-    search = Search(models, source, first, mask, constraints, copies=1, coverage=coverage_penalty > 0)
+    search = Search(models, source, first, mask, constraints, encoded, copies=1, coverage=coverage_penalty > 0)
     device, refill = source.device, early_stopping != "shrink"
     state = Beam(
         totals=torch.zeros(len(source), 1, device=device),

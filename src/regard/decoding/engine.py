@@ -17,7 +17,7 @@ from regard.decoding.constraints import Constraints
 from regard.decoding.device import device_beam
 from regard.decoding.graphs import Graphs
 from regard.decoding.sampling import greedy, sample
-from regard.decoding.search import Hypothesis, max_positions
+from regard.decoding.search import Encoded, Hypothesis, max_positions
 from regard.models import Generator
 from regard.text.batching import pad
 from regard.text.tokenizer import OWN_SPECIAL_IDS, SpecialIds
@@ -37,8 +37,13 @@ class SearchOptions(NamedTuple):
 class Engine(Protocol):
     """A search backend: PyTorch or CTranslate2."""
 
-    def search(self, sources: Ids, options: SearchOptions) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source; ids include the end token."""
+    def search(
+        self, sources: Ids, options: SearchOptions, encoded: list[Encoded] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source; ids include the end token.
+
+        A list passed as `encoded` receives the encoded sources of every model, if the engine has them.
+        """
 
 
 class TorchEngine:
@@ -63,10 +68,17 @@ class TorchEngine:
         lengths = [int(settings.max_length_ratio * len(ids)) + settings.max_length_extra for ids in sources]
         return lengths if positions is None else [min(length, positions) for length in lengths]
 
-    def search(self, sources: Ids, options: SearchOptions, trees: list[Tree] | None = None) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        sources: Ids,
+        options: SearchOptions,
+        encoded: list[Encoded] | None = None,
+        trees: list[Tree] | None = None,
+    ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, or samples; sentences are searched together.
 
-        A list passed as `trees` receives all branches of the beam search of each source.
+        A list passed as `encoded` receives the encoded sources of every model, unless the encoder is part of a CUDA
+        graph. A list passed as `trees` receives all branches of the beam search of each source.
         """
         settings, device = self.settings, next(self.models[0].parameters()).device
         # other searches decide on the host, and FSDP gathers its weights itself
@@ -91,12 +103,13 @@ class TorchEngine:
             forbidden=self.special.never_generated,
         )
         common: dict[str, Any] = {"constraints": constraints, "length_penalty": settings.length_penalty}
-        if options.seed is not None:
-            common |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
-            return sample(*inputs, samples=options.results, seed=options.seed, **common)
         if stays_on_device:
             self._graphs = self._graphs or Graphs(self.models)
             return device_beam(*inputs, beams=options.beams, results=options.results, graphs=self._graphs, **common)
+        common["encoded"] = encoded
+        if options.seed is not None:
+            common |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
+            return sample(*inputs, samples=options.results, seed=options.seed, **common)
         if options.beams == 1:
             return [[hypothesis] for hypothesis in greedy(*inputs, **common)]
         return beam(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.constraints import NEVER, Constraints
-from regard.decoding.search import Hypothesis, Models, Search, remaining
+from regard.decoding.search import Encoded, Hypothesis, Models, Search, remaining
 
 
 def greedy(
@@ -25,13 +25,14 @@ def greedy(
     *,
     constraints: Constraints,
     length_penalty: float,
+    encoded: list[Encoded] | None = None,
 ) -> list[Hypothesis]:
     """One hypothesis for each sentence of (B, S); `first` (B,) are the input tokens of the first step.
 
     For a translator they are the begin-of-sentence token. For a gpt they are the last tokens of the prompts, and the
-    source holds the tokens before.
+    source holds the tokens before. A list passed as `encoded` receives the encoded sources of every model.
     """
-    common: dict[str, Any] = {"constraints": constraints, "length_penalty": length_penalty}
+    common: dict[str, Any] = {"constraints": constraints, "length_penalty": length_penalty, "encoded": encoded}
     return [one for (one,) in sample(models, source, first, mask, samples=1, temperature=0.0, **common)]
 
 
@@ -49,15 +50,16 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
     length_penalty: float,
+    encoded: list[Encoded] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Draw `samples` hypotheses for each sentence; `first` is as in `greedy`.
+    """Draw `samples` hypotheses for each sentence; `first` and `encoded` are as in `greedy`.
 
     A temperature of 0 takes the most probable token at every step. A sample depends only on the seed, the sentence and
     the number of the sample, not on the rest of the batch. Log-probabilities do not depend on the temperature.
     """
     if not len(source):
         return []
-    search = Search(models, source, first, mask, constraints, copies=samples)
+    search = Search(models, source, first, mask, constraints, encoded, copies=samples)
     if temperature:
         uniform = _uniform(source, first, mask, constraints, samples, seed, search.max_steps)
     active = [True] * (samples * len(source))  # rows that have not ended

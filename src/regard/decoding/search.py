@@ -34,6 +34,18 @@ class Hypothesis(NamedTuple):
     log_probabilities: list[float]  # of all tokens, including the end token
 
 
+class Encoded(NamedTuple):
+    """The result of a model's `start` for a batch of sources, reused by traces."""
+
+    state: State
+    record: Record
+
+    def select(self, rows: Tensor) -> Encoded:
+        """Select sentences by row; a row may occur several times."""
+        state, record = tree_map(lambda x: x.index_select(0, rows), (self.state, tuple(self.record.values())))
+        return Encoded(state, dict(zip(self.record, record, strict=True)))
+
+
 class NotFiniteError(RunError):
     """The logits of a model are NaN or infinite for a sentence of the batch, counted from 0."""
 
@@ -53,6 +65,7 @@ class Search:
         first: Tensor,
         mask: Tensor | None,
         constraints: Constraints,
+        encoded: list[Encoded] | None,
         *,
         copies: int,
         coverage: bool = False,
@@ -63,7 +76,13 @@ class Search:
         self.sentences = list(range(len(source)))  # those still in the batch, by their number
         self.max_steps = 1 + max(map(constraints.max_length, self.sentences))
         mask = None if mask is None or bool(mask.all()) else mask  # without one the kernels are faster
-        states = [model.start(source, mask, capacity=self.max_steps) for model in self.models]
+        records: list[Record | None] = [None if encoded is None else {} for _ in self.models]
+        states = [
+            model.start(source, mask, record, capacity=self.max_steps)
+            for model, record in zip(self.models, records, strict=True)
+        ]
+        if encoded is not None:
+            encoded.extend(Encoded(state, record or {}) for state, record in zip(states, records, strict=True))
         self.memories = tuple(state.memory for state in states)
         self.caches = tuple(state.past for state in states)
         self.next_tokens = first  # (R,) input of the next step

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from regard.decoding import Hypothesis, Tree
+from regard.decoding import Encoded, Hypothesis, Tree
 from regard.errors import InputError
 from regard.folders import write_file
 from regard.models import BERT, GPT, Generator
@@ -189,6 +189,7 @@ def trace(
     hypotheses: Sequence[Hypothesis],
     tokenizers: Tokenizers,
     *,
+    encoded: Encoded | None = None,
     texts: Sequence[str] | None = None,
     target_texts: Sequence[str] | None = None,
     trees: Sequence[Tree] | None = None,
@@ -198,8 +199,9 @@ def trace(
     """Trace a model on each of its hypotheses by one teacher-forced pass over all of them.
 
     `sources` are the ids that it read, with the end token; of a gpt, the whole prompt. A bert has no hypotheses: its
-    steps are the predictions of its masked-token head, if it has one. `texts` are those of the sources and
-    `target_texts` those of the hypotheses; by default both are decoded from ids. For an ensemble pass one model.
+    steps are the predictions of its masked-token head, if it has one. With `encoded`, the encoder output that a search
+    of the same sources kept, the encoder does not run again. `texts` are those of the sources and `target_texts` those
+    of the hypotheses; by default both are decoded from ids. For an ensemble pass one model.
     """
     if not sources:
         return []
@@ -209,8 +211,8 @@ def trace(
     if isinstance(model, BERT):
         targets, written = [[]] * len(sources), sources
         hypotheses = [Hypothesis([], 0.0, 0.0, True, [])] * len(sources)
-    record: Record = {}
-    logits, starts = teacher_force(model, sources, targets, record, start=special.start)
+    record: Record = {} if encoded is None else dict(encoded.record)
+    logits, starts = teacher_force(model, sources, targets, record, encoded, start=special.start)
     steps: list[Steps] = [(torch.zeros(0), [])] * len(sources)
     if logits.shape[-1]:
         steps = _steps(logits, starts, written, top, tokenizers.target)
@@ -252,6 +254,7 @@ def teacher_force(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     record: Record | None = None,
+    encoded: Encoded | None = None,
     *,
     start: int,
 ) -> tuple[Tensor, list[int]]:
@@ -271,7 +274,8 @@ def teacher_force(
         text, _ = pad([[*source, *target[:-1]] for source, target in zip(sources, targets, strict=True)], device)
         return writer.step(text, writer.start(text[:, :0]), record)[0], [len(source) - 1 for source in sources]
     before, _ = pad([[start, *target[:-1]] for target in targets], device)
-    return writer.step(before, writer.start(*pad(sources, device), record), record)[0], no_offset
+    state = writer.start(*pad(sources, device), record) if encoded is None else encoded.state
+    return writer.step(before, state, record)[0], no_offset
 
 
 Steps = tuple[Tensor, list[list[Alternative]]]
