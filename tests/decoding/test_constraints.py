@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from regard.decoding import Constraints, Hypothesis, beam, greedy, sample
-from regard.errors import InputError
 from tests.decoding.small import END, FREE, NAMES, PLAIN, Batch
 
 all_families = pytest.mark.parametrize("name", NAMES)
@@ -106,8 +105,3 @@ def test_a_prefix_takes_precedence_over_other_constraints() -> None:
     for _, hypothesis in every_search(batch, constraints):
         assert hypothesis.tokens == prefixes[0]
         assert hypothesis.log_probability > -torch.inf
-
-
-def test_a_prefix_with_an_end_token_is_refused() -> None:
-    with pytest.raises(InputError, match=r"a prefix contains the end token \(2\)"):
-        Batch("transformer").constraints(prefixes=[[4, END]] * 4)

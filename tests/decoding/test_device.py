@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from regard.decoding import Constraints, Encoded, Hypothesis, beam
+from regard.config import DecodeConfig
+from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine, beam
 from regard.decoding import device as module
 from regard.decoding import graphs as graphs_module
 from regard.decoding.device import device_beam
@@ -106,18 +107,6 @@ def test_a_search_in_place_can_be_started_again(name: str) -> None:
                 copy_into(state, module.advance([batch.model], state, settings))
     expected = device_beam([batch.model], *batch.data, constraints=constraints, beams=3, results=1, length_penalty=1.0)
     check_equal(module.collect(state, constraints, 7), expected)
-
-
-def test_the_encoded_sources_are_those_of_the_batch() -> None:
-    batch = Batch("transformer")
-    encoded: list[Encoded] = []
-    device_beam(
-        [batch.model], *batch.data, constraints=batch.constraints(), beams=2, results=1, length_penalty=1.0,
-        encoded=encoded,
-    )  # fmt: skip
-    record: dict[str, torch.Tensor] = {}
-    batch.model.start(batch.source, batch.mask, record)
-    assert torch.equal(encoded[0].record["encoder.output"], record["encoder.output"])
 
 
 def test_a_search_stops_when_nothing_can_win(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,3 +211,9 @@ def test_graphs_are_freed_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphs_module, "SPARE_BYTES", 1 << 50)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         captured(batch, graphs, batch.constraints(), beams=4)
+
+
+@needs_gpu
+def test_samples_are_drawn_on_the_gpu() -> None:
+    engine = TorchEngine([Batch("transformer").model.cuda().float()], DecodeConfig())
+    assert [len(hypotheses) for hypotheses in engine.search([[4, 5, 2], [6, 2]], SearchOptions(1, 2, seed=1))] == [2, 2]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.decoding import Constraints, beam, greedy
-from regard.errors import InputError, RunError
+from regard.errors import RunError
 from tests.decoding.small import BEGIN, END, FREE, NAMES, PLAIN, Batch, best, search
 from tests.models.families import GENERATORS
 
@@ -143,12 +143,6 @@ def test_an_ensembles_probability_is_the_mean_of_its_models() -> None:
     ):
         expected = batch.log_probability(row, found.tokens, batch.model, other)
         assert found.log_probability == pytest.approx(expected, abs=1e-6)
-
-
-def test_models_of_different_vocabularies_are_refused() -> None:
-    batch, other = Batch("transformer"), Batch("transformer", vocabulary=13)
-    with pytest.raises(InputError, match="models of 12, 13 tokens cannot be averaged"):
-        greedy([batch.model, other.model], *batch.data, constraints=batch.constraints(), length_penalty=1.0)
 
 
 def test_non_finite_logits_are_an_error() -> None:

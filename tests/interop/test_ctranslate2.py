@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.config import Config, DecodeConfig, ModelConfig
-from regard.decoding import Hypothesis, SearchOptions, SearchResult
+from regard.decoding import Hypothesis, SearchOptions
 from regard.errors import ConfigError, RegardError
 from regard.evaluation import precision as precision_module
 from regard.evaluation.metrics import Score
@@ -83,7 +83,7 @@ def both(
     sources = [[*TOKENIZER.encode(text), END] for text in TEXTS]
     options = SearchOptions(beams, results, prefixes=prefixes)
     engines = translator.torch_engine, translator.engine
-    ours, theirs = (engine.search(sources, options).hypotheses for engine in engines)
+    ours, theirs = (engine.search(sources, options) for engine in engines)
     return ours, theirs
 
 
@@ -145,9 +145,9 @@ def test_texts_longer_than_the_positions_are_searched_by_torch(tmp_path: Path) -
     translator.use("ctranslate2", "fp32", folder)
     called = []
 
-    def search(sources: Any, options: Any) -> SearchResult:
+    def search(sources: Any, options: Any) -> list[list[Hypothesis]]:
         called.append(len(sources))
-        return SearchResult([])
+        return []
 
     translator.torch_engine.search = search  # type: ignore[method-assign]
     translator.engine.search([[7, END]], SearchOptions(1))

@@ -251,7 +251,7 @@ def test_a_published_lstm_with_attention_writes_names_as_a_rnn(
         _, (hidden, cell) = model.encoder[0].left_to_right.rnn(model.source(source))
         # before the first letter a(0) = 0
         embedded = model.target(torch.tensor([write["^"]]))
-        weight, _ = model.decoder[0].input_weights(embedded.shape[1])
+        weight = model.decoder[0].rnn.all_weights[0][0][:, : embedded.shape[1]]
         gates = embedded @ weight.T - hidden[0] @ from_state.T
         past = (model.decoder[0].step(gates, (hidden[0], cell[0])),)
         letters: list[int] = []

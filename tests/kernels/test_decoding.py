@@ -38,7 +38,7 @@ def test_attention_through_the_table_is_that_of_gathered_keys(
     made = made_slots(rows, groups, position, capacity, size)
     query = torch.randn(rows, heads, 1, size, device=DEVICE)
     copied = Slots(*(x.clone() for x in made))
-    ours = decoding.attend_to_slots(query, *made, scale=0.25)
+    ours = decoding.attend_to_slots(query, made, scale=0.25)
     key, value, mask = slots.gather(copied)
     key, value = (x.repeat_interleave(heads // groups, 1) for x in (key, value))
     expected, _ = attend(query, key, value, "scaled_dot", mask)

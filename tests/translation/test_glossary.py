@@ -322,7 +322,7 @@ def test_every_family_places_terms_or_warns_of_them(name: str, beams: int) -> No
         assert len(missing) == find_forms(result.text, matches).count(None)
         assert [note.evidence[0] for note in result.warnings if note.kind == "glossary"] == missing
         statuses += [term.status for term in result.terms]
-    assert "placed" in statuses
+    assert ("placed" in statuses) is (name != "rnn-none")  # a model without attention places no terms
 
 
 def test_an_ensemble_places_terms() -> None:
@@ -348,7 +348,7 @@ def test_a_term_without_a_word_to_replace_gets_a_warning() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [*SHAPES])
+@pytest.mark.parametrize("name", ["transformer", "rnn"])
 def test_copied_words_are_the_same_to_the_byte(name: str) -> None:
     text = "the ½-Ω™ near Ａ１"
     (result,) = untrained(name).translate([text], glossary=make_glossary(terms=(), keep=["½-Ω™", "/Ａ./"]))

@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.config import Config
-from regard.decoding import Hypothesis, SearchOptions, SearchResult
+from regard.decoding import Hypothesis, SearchOptions
 from regard.errors import ConfigError, FolderError, InputError, RunError
 from regard.inspection.quality import CALIBRATION_FILE, Calibration, Expected
 from regard.models import build
@@ -70,7 +70,7 @@ class Watched:
     def __init__(self, translator: Translator, watch: Callable[[Sequence[Sequence[int]]], None]) -> None:
         self.translator, self.watch = translator, watch
 
-    def search(self, sources: Sequence[Sequence[int]], options: SearchOptions) -> SearchResult:
+    def search(self, sources: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         self.watch(sources)
         return self.translator.torch_engine.search(sources, options)
 
@@ -208,8 +208,8 @@ class Fixed:
         ends = finished or [True] * len(texts)
         self.hypotheses = [_hypothesis(*each) for each in zip(range(len(texts)), texts, ends, strict=True)]
 
-    def search(self, sources: Sequence[Sequence[int]], options: SearchOptions) -> SearchResult:
-        return SearchResult([self.hypotheses for _ in sources])
+    def search(self, sources: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+        return [self.hypotheses for _ in sources]
 
 
 def _hypothesis(place: int, text: str, finished: bool) -> Hypothesis:

@@ -51,14 +51,14 @@ def attend(
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-        inputs = ", ".join(f"{name} {_describe(tensor)}" for name, tensor in tensors.items() if tensor is not None)
+        inputs = ", ".join(
+            f"{name} {str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}"
+            if isinstance(x, Tensor)
+            else f"{name} of type {type(x).__name__}"
+            for name, x in tensors.items()
+            if x is not None
+        )
         raise InputError(f"attend cannot use {inputs}: {str(error).splitlines()[0]}") from error
-
-
-def _describe(tensor: object) -> str:
-    if not isinstance(tensor, Tensor):
-        return f"of type {type(tensor).__name__}"
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def attend_unchecked(
@@ -94,10 +94,9 @@ def _attend_fused(
     The Triton kernels: `short` for short sentences, `single` for one query per sentence, as in a recurrent decoder.
     torch.compile makes the plain formula faster than the fused kernel for short sentences.
     """
-    on_gpu = query.device.type == "cuda"
-    has_kernels = _has_kernels(query) and not dropout
-    use_short = has_kernels and short is not None and short.applies(query, key, value, mask)
-    use_single = has_kernels and single is not None and single.applies(query, key, value, mask)
+    on_gpu = _has_kernels(query)
+    use_short = on_gpu and not dropout and short is not None and short.applies(query, key, value, mask)
+    use_single = on_gpu and not dropout and single is not None and single.applies(query, key, value, mask)
     context: Tensor
     if use_single and isinstance(score, Additive) and query.shape[-1] == key.shape[-1] == score.v.numel():
         context = single.attend_single(query, key, value, mask, 1.0, (score.v, score.b))
@@ -171,5 +170,5 @@ def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
 def _visible(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
     if not causal:
         return mask
-    causal_part = causal_mask(query.shape[-2], key.shape[-2], device=query.device)
-    return causal_part if mask is None else mask & causal_part
+    earlier = causal_mask(query.shape[-2], key.shape[-2], device=query.device)
+    return earlier if mask is None else mask & earlier

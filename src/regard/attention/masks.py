@@ -14,10 +14,8 @@ from torch import Tensor
 class Packed(NamedTuple):
     """Sentences that lie one after the other in a row: sentence n of the queries attends to sentence n of the keys."""
 
-    queries: Tensor
-    """(B, N + 1) int32: where each sentence begins, and where the last one ends."""
-    keys: Tensor
-    """(B, N + 1) int32: the same of the keys."""
+    queries: Tensor  # (B, N + 1) int32: where each sentence begins, and where the last one ends
+    keys: Tensor  # (B, N + 1) int32: the same of the keys
 
 
 def positions_in_sentences(starts: Tensor, length: int) -> Tensor:

@@ -5,6 +5,7 @@ B batch, H heads, G key-value heads, Q queries, K keys, D head size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,15 @@ class Memory(NamedTuple):
 
     key: Tensor
     value: Tensor
+
+
+def initialise(layer: nn.Linear, blocks: Sequence[int] | None = None) -> None:
+    """Xavier for the matrix, or for each of these blocks of its rows as a matrix of its own; zeros for the bias."""
+    with torch.no_grad():
+        for block in layer.weight.split(blocks or [layer.out_features]):
+            nn.init.xavier_uniform_(block)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 class MultiHead(nn.Module):
@@ -57,13 +67,8 @@ class MultiHead(nn.Module):
         self.in_proj = nn.Linear(size, sum(self.widths), bias=bias)
         self.out_proj = nn.Linear(heads * head, size, bias=bias)
         self.score = make_score(score, head, head)
-        with torch.no_grad():
-            for block in self.in_proj.weight.split(self.widths):  # initialised as three separate matrices
-                nn.init.xavier_uniform_(block)
-        nn.init.xavier_uniform_(self.out_proj.weight)
-        if bias:
-            nn.init.zeros_(self.in_proj.bias)
-            nn.init.zeros_(self.out_proj.bias)
+        initialise(self.in_proj, self.widths)
+        initialise(self.out_proj)
 
     def queries_and_memory(self, x: Tensor, rotation: Rotation | None = None) -> tuple[Tensor, Memory]:
         """Queries, keys and values of the same tokens: (B, T, size) -> (B, H, T, D), (B, G, T, D)."""

@@ -51,14 +51,9 @@ def prepack(model: Model) -> Model:
         return model
     weights = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
     is_sharded = any(hasattr(module, "unshard") for module in model.modules())  # FSDP gathers its weights itself
-    if is_sharded or not weights or not all(map(_can_be_packed, weights)):
-        return model
-    return cast(Model, _prepacked_copy(model))
-
-
-def _can_be_packed(weight: Tensor) -> bool:
-    bf16 = weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return weight.device.type == "cpu" and (weight.dtype == torch.float32 or bf16)
+    dtypes = {torch.float32, *([torch.bfloat16] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else [])}
+    can_be_packed = all(weight.device.type == "cpu" and weight.dtype in dtypes for weight in weights)
+    return cast(Model, _prepacked_copy(model)) if weights and can_be_packed and not is_sharded else model
 
 
 def _prepacked_copy(module: nn.Module) -> Any:

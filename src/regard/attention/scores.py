@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,17 +20,11 @@ from torch.utils.checkpoint import checkpoint
 from regard.errors import ConfigError, did_you_mean
 
 Score = Callable[[Tensor, Tensor], Tensor]
+Product = tuple[Tensor, Tensor, float]
+"""A score as a scale times the dot product of a query and a key: query, key and scale."""
 
 TEMPERATURE = 0.1  # cosines are between -1 and 1: without a temperature their softmax would be almost flat
 MAX_ADDITIVE_NUMBERS = 2**24  # in the (B, H, Q, K, D) tensor of an additive score; larger ones are computed in parts
-
-
-class Product(NamedTuple):
-    """A score as `scale` times the dot product of query and key."""
-
-    query: Tensor
-    key: Tensor
-    scale: float
 
 
 def dot(query: Tensor, key: Tensor) -> Tensor:
@@ -82,11 +75,10 @@ class General(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def product(self, query: Tensor, key: Tensor) -> Product:
-        return Product(query @ self.weight, key, 1.0)
+        return query @ self.weight, key, 1.0
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        product = self.product(query, key)
-        return dot(product.query, product.key)
+        return dot(*self.product(query, key)[:2])
 
 
 class Cosine(nn.Module):
@@ -101,11 +93,10 @@ class Cosine(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(TEMPERATURE)))
 
     def product(self, query: Tensor, key: Tensor) -> Product:
-        return Product(unit(query) * torch.exp(-self.log_temperature), key if self.unit_keys else unit(key), 1.0)
+        return unit(query) * torch.exp(-self.log_temperature), key if self.unit_keys else unit(key), 1.0
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        product = self.product(query, key)
-        return dot(product.query, product.key)
+        return dot(*self.product(query, key)[:2])
 
 
 SCORES: dict[str, Score] = {"dot": dot, "scaled_dot": scaled_dot, "cosine": cosine}  # without parameters
@@ -135,11 +126,11 @@ def make_score(name: str, size: int, key_size: int) -> Score:
 def as_product(score: Score, query: Tensor, key: Tensor) -> Product | None:
     """The product that a fused kernel computes instead of `score(query, key)`, or None if the score is no product."""
     if score is scaled_dot:
-        return Product(query, key, _scale(query))
+        return query, key, _scale(query)
     if score is dot:
-        return Product(query, key, 1.0)
+        return query, key, 1.0
     if score is cosine:
-        return Product(unit(query), unit(key), 1 / TEMPERATURE)
+        return unit(query), unit(key), 1 / TEMPERATURE
     if isinstance(score, General | Cosine):
         return score.product(query, key)
     return None

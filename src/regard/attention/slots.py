@@ -22,18 +22,12 @@ decoding = kernels.find("decoding")
 class Slots(NamedTuple):
     """The slots of one layer, and the key and value of the token that is written now."""
 
-    key: Tensor
-    """(R, G, L, D)"""
-    value: Tensor
-    """(R, G, L, D)"""
-    table: Tensor
-    """(R, L) row in which each token of a hypothesis was written"""
-    positions: Tensor
-    """(R,) slot of the new token; the slots after it are empty"""
-    new_key: Tensor
-    """(R, G, 1, D)"""
-    new_value: Tensor
-    """(R, G, 1, D)"""
+    key: Tensor  # (R, G, L, D)
+    value: Tensor  # (R, G, L, D)
+    table: Tensor  # (R, L) row in which each token of a hypothesis was written
+    positions: Tensor  # (R,) slot of the new token; the slots after it are empty
+    new_key: Tensor  # (R, G, 1, D)
+    new_value: Tensor  # (R, G, 1, D)
 
 
 def attend_in_kernel(query: Tensor, slots: Slots, score: Score) -> Tensor | None:
@@ -41,18 +35,15 @@ def attend_in_kernel(query: Tensor, slots: Slots, score: Score) -> Tensor | None
     if decoding is None or not decoding.applies(query, slots.key):
         return None
     product = as_product(score, query, slots.new_key)
-    if product is None or product.key is not slots.new_key:  # the keys in the slots would have to change too
+    if product is None or product[1] is not slots.new_key:  # the keys in the slots would have to change too
         return None
-    context: Tensor = decoding.attend_to_slots(product.query, *slots, scale=product.scale)
+    context: Tensor = decoding.attend_to_slots(product[0], slots, scale=product[2])
     return context
 
 
 def gather(slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
     """Write the new token; return keys and values of each hypothesis, (R, G, L, D), and a mask of those written."""
-    rows, places = (
-        torch.arange(len(slots.table), device=slots.table.device),
-        torch.arange(slots.table.shape[1], device=slots.table.device),
-    )
+    rows, places = (torch.arange(size, device=slots.table.device) for size in slots.table.shape)
     slots.key[rows, :, slots.positions] = slots.new_key[:, :, 0]
     slots.value[rows, :, slots.positions] = slots.new_value[:, :, 0]
     key, value = (x.transpose(1, 2)[slots.table.long(), places].transpose(1, 2) for x in (slots.key, slots.value))

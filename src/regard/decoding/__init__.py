@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from regard.decoding.beam import Branch, Tree, beam
 from regard.decoding.constraints import Constraints
-from regard.decoding.engine import Engine, SearchOptions, SearchResult, TorchEngine
-from regard.decoding.greedy import greedy
-from regard.decoding.sampling import sample
+from regard.decoding.engine import Engine, SearchOptions, TorchEngine
+from regard.decoding.sampling import greedy, sample
 from regard.decoding.search import Encoded, Hypothesis, Models
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "Hypothesis",
     "Models",
     "SearchOptions",
-    "SearchResult",
     "TorchEngine",
     "Tree",
     "beam",

@@ -25,13 +25,10 @@ from regard.models.contract import tree_map
 class Branch(NamedTuple):
     """One candidate of one step, for a drawing of the search."""
 
-    parent: int
-    """The index of its parent in the previous step; -1 in the first step."""
+    parent: int  # the index of its parent in the previous step; -1 in the first step
     token: int
-    log_probability: float
-    """The sum over all tokens so far."""
-    kept: bool
-    """Whether it stayed in the beam or became a finished hypothesis."""
+    log_probability: float  # the sum over all tokens so far
+    kept: bool  # whether it stayed in the beam or became a finished hypothesis
 
 
 Tree = list[list[Branch]]
@@ -41,16 +38,11 @@ Tree = list[list[Branch]]
 class Beam(NamedTuple):
     """The state of the beam, one row per sentence."""
 
-    totals: Tensor
-    """(B, n) log-probabilities of the active hypotheses; -inf in a free place."""
-    places: Tensor
-    """(B,) places not taken by ended hypotheses."""
-    best: Tensor
-    """(B, N) scores of the best ended hypotheses, best first; (B, W) if early_stopping = no."""
-    max_length: Tensor
-    """(B,) maximum tokens of a hypothesis, including the end token."""
-    source_mask: Tensor
-    """(B, S): True for source tokens that are not padding."""
+    totals: Tensor  # (B, n) log-probabilities of the active hypotheses; -inf in a free place
+    places: Tensor  # (B,) places not taken by ended hypotheses
+    best: Tensor  # (B, N) scores of the best ended hypotheses, best first; (B, W) if early_stopping = no
+    max_length: Tensor  # (B,) maximum tokens of a hypothesis, including the end token
+    source_mask: Tensor  # (B, S) True for source tokens that are not padding
 
 
 class Candidates(NamedTuple):
@@ -89,38 +81,45 @@ def beam(
     if not len(source):
         return []
     search = Search(models, source, first, mask, constraints, encoded, copies=1, coverage=coverage_penalty > 0)
-    beam_state = _start_beam(source, mask, constraints, beams, beams if early_stopping == "no" else results)
-    refill = early_stopping != "shrink"
+    device, refill = source.device, early_stopping != "shrink"
+    state = Beam(
+        totals=torch.zeros(len(source), 1, device=device),
+        places=torch.full((len(source),), beams, device=device),
+        best=torch.full((len(source), beams if early_stopping == "no" else results), NEVER, device=device),
+        max_length=torch.tensor([1.0 + constraints.max_length(row) for row in search.sentences], device=device),
+        source_mask=torch.ones_like(source, dtype=torch.bool) if mask is None else mask,
+    )
     batch_trees: list[Tree] = [[] for _ in search.sentences]
     for length in range(1, 1 + search.max_steps):
-        slots = beam_state.totals.shape[1]
-        count = beams if trees is None and not refill else 2 * beams
-        candidates = _choose(search.step(), beam_state, constraints.end, count)
+        slots = state.totals.shape[1]
+        candidates = _choose(
+            search.step(), state, constraints.end, beams if trees is None and not refill else 2 * beams
+        )
         if refill:
             candidates = _refill(candidates, constraints.end, beams)
-        if trees is not None:
-            _record(batch_trees, candidates, search.sentences, is_first=length == 1)
-        if not refill:
-            candidates = Candidates(*(x[:, :beams] for x in candidates))
-        if trees is None:  # a tree shows the candidates in the order of their probabilities
+        if trees is None:
             candidates = _place(candidates, slots)
+        else:  # in the order of their probabilities
+            _record(batch_trees, candidates, search.sentences, is_first=length == 1)
 
-        ends = _score(candidates, search.coverage, beam_state, length, length_penalty, coverage_penalty)
-        best = torch.cat([beam_state.best, ends], 1).topk(beam_state.best.shape[1]).values
-        beam_state = beam_state._replace(places=beam_state.places - candidates.ended.sum(1), best=best)
-        is_over = ~candidates.active.any(1) | _cannot_improve(
-            candidates, beam_state, length, length_penalty, early_stopping
-        )
+        ends = candidates.totals / length**length_penalty
+        if search.coverage is not None:
+            ends = ends + coverage_penalty * _log_coverage(search.coverage, candidates.parents, state)
+        ends = ends.masked_fill(~candidates.ended, NEVER)
+        best = torch.cat([state.best, ends], 1).topk(state.best.shape[1]).values
+        state = state._replace(places=state.places - candidates.ended.sum(1), best=best)
+        cannot_improve = _cannot_improve(candidates, state, length, length_penalty, early_stopping)
+        is_over = ~candidates.active.any(1) | cannot_improve
 
         # One device-to-host copy for all that Python needs of this step.
         places = candidates.tokens.shape[1]
-        same = torch.arange(places, device=source.device).clamp(max=slots - 1)
+        same = torch.arange(places, device=device).clamp(max=slots - 1)
         from_places = torch.where(candidates.ended | candidates.active, candidates.parents, same)
-        parents = torch.arange(len(is_over), device=source.device)[:, None] * slots + from_places  # rows of the parents
+        parents = torch.arange(len(is_over), device=device)[:, None] * slots + from_places  # rows of the parents
         host = torch.cat([parents, candidates.ended, is_over[:, None]], 1).tolist()
         ended = [(row, place) for row, values in enumerate(host) for place in range(places) if values[places + place]]
         if ended:
-            index = torch.tensor([row * places + place for row, place in ended], device=source.device)
+            index = torch.tensor([row * places + place for row, place in ended], device=device)
             logs = candidates.log_probabilities.flatten()[index]
             search.finish([host[row][place] for row, place in ended], logs, ends.flatten()[index])
         done = [bool(values[-1]) for values in host]
@@ -130,10 +129,10 @@ def beam(
         candidates = Candidates(*(x[:, :beams] for x in candidates))
         search.keep(stay, [parent for row in stay for parent in host[row][: min(places, beams)]])
         inactive = ~candidates.active | is_over[:, None]
-        beam_state = beam_state._replace(totals=candidates.totals.masked_fill(inactive, NEVER))
+        state = state._replace(totals=candidates.totals.masked_fill(inactive, NEVER))
         if len(stay) < len(host):
-            kept = torch.tensor(stay, device=source.device)
-            beam_state, candidates = tree_map(lambda x, kept=kept: x.index_select(0, kept), (beam_state, candidates))  # type: ignore[misc]
+            kept = torch.tensor(stay, device=device)
+            state, candidates = tree_map(lambda x, kept=kept: x.index_select(0, kept), (state, candidates))  # type: ignore[misc]
         search.append(candidates.tokens.flatten(), candidates.log_probabilities.flatten())
     if trees is not None:
         trees.extend(batch_trees)
@@ -150,30 +149,15 @@ def _record(trees: list[Tree], candidates: Candidates, sentences: list[int], *, 
         trees[sentence].append([Branch(-1 if is_first else parent, *branch) for parent, *branch in branches])
 
 
-def _start_beam(source: Tensor, mask: Tensor | None, constraints: Constraints, beams: int, results: int) -> Beam:
-    rows, device = len(source), source.device
-    return Beam(
-        totals=torch.zeros(rows, 1, device=device),
-        places=torch.full((rows,), beams, device=device),
-        best=torch.full((rows, results), NEVER, device=device),
-        max_length=torch.tensor([1.0 + constraints.max_length(row) for row in range(rows)], device=device),
-        source_mask=torch.ones_like(source, dtype=torch.bool) if mask is None else mask,
-    )
-
-
-# Choosing candidates.
-
-
-def _choose(scores: Tensor, beam_state: Beam, end: int, count: int) -> Candidates:
+def _choose(scores: Tensor, state: Beam, end: int, count: int) -> Candidates:
     """The best `count` continuations of each sentence, best first."""
-    sentences, slots = beam_state.totals.shape
+    sentences, slots = state.totals.shape
     # The best candidates are among the best of each row, so the sums are not computed for all V.
     logs, tokens = (x.view(sentences, slots, -1) for x in scores.topk(min(count, scores.shape[1])))
     options = logs.shape[2]
-    totals, where = (beam_state.totals[:, :, None] + logs).flatten(1).topk(min(count, slots * options))
+    totals, where = (state.totals[:, :, None] + logs).flatten(1).topk(min(count, slots * options))
     parents, logs, tokens = where // options, logs.flatten(1).gather(1, where), tokens.flatten(1).gather(1, where)
-    rank = torch.arange(totals.shape[1], device=totals.device)
-    kept = (rank < beam_state.places[:, None]) & (totals > NEVER)
+    kept = (torch.arange(totals.shape[1], device=totals.device) < state.places[:, None]) & (totals > NEVER)
     ended = kept & (tokens == end)
     return Candidates(totals, logs, parents, tokens, ended, kept & ~ended)
 
@@ -203,30 +187,16 @@ def _place(candidates: Candidates, slots: int) -> Candidates:
     return Candidates(*(x.gather(-1, order) for x in candidates))
 
 
-# Ending.
-
-
-def _score(
-    candidates: Candidates,
-    coverage: Tensor | None,
-    beam_state: Beam,
-    length: int,
-    length_penalty: float,
-    coverage_penalty: float,
-) -> Tensor:
-    """(B, c): the scores of candidates that end, -inf for all others."""
-    scores: Tensor = candidates.totals / length**length_penalty
-    if coverage is not None:
-        coverage = coverage.view(*beam_state.totals.shape, -1)  # (R, S) -> (B, n, S)
-        coverage = coverage.gather(1, candidates.parents[:, :, None].expand(-1, -1, coverage.shape[2]))
-        tiny = torch.finfo(coverage.dtype).tiny
-        logs = coverage.clamp(tiny, 1.0).log().masked_fill(~beam_state.source_mask[:, None], 0.0)
-        scores = scores + coverage_penalty * logs.sum(-1)
-    return scores.masked_fill(~candidates.ended, NEVER)
+def _log_coverage(coverage: Tensor, parents: Tensor, state: Beam) -> Tensor:
+    """(B, c): the sum of the logarithms of the attention on each source token, at most 1."""
+    coverage = coverage.view(*state.totals.shape, -1)  # (R, S) -> (B, n, S)
+    coverage = coverage.gather(1, parents[:, :, None].expand(-1, -1, coverage.shape[2]))
+    logs = coverage.clamp(torch.finfo(coverage.dtype).tiny, 1.0).log()
+    return logs.masked_fill(~state.source_mask[:, None], 0.0).sum(-1)
 
 
 def _cannot_improve(
-    candidates: Candidates, beam_state: Beam, length: int, length_penalty: float, early_stopping: EarlyStopping
+    candidates: Candidates, state: Beam, length: int, length_penalty: float, early_stopping: EarlyStopping
 ) -> Tensor:
     """(B,): whether no active hypothesis can still beat the N-th best ended one.
 
@@ -237,12 +207,10 @@ def _cannot_improve(
     With early_stopping = yes the search is over after W have ended, and with no when the active ones are not better
     at their present length than the W-th best.
     """
-    active = candidates.totals.masked_fill(~candidates.active, NEVER).amax(1)
-    worst: Tensor = beam_state.best[:, -1]
+    active, worst = candidates.totals.masked_fill(~candidates.active, NEVER).amax(1), state.best[:, -1]
     if early_stopping == "no":
-        is_over: Tensor = worst >= active / length**length_penalty
-        return is_over
-    lengths = beam_state.max_length if length_penalty > 0 else torch.full_like(beam_state.max_length, length + 1)
-    bound: Tensor = active / lengths.pow(length_penalty)
-    is_over = worst >= bound
-    return is_over | (beam_state.places <= 0) if early_stopping == "yes" else is_over
+        divisor: float = length**length_penalty
+        return worst >= active / divisor
+    lengths = state.max_length if length_penalty > 0 else torch.full_like(state.max_length, length + 1)
+    is_over = worst >= active / lengths.pow(length_penalty)
+    return is_over | (state.places <= 0) if early_stopping == "yes" else is_over

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import InputError
-
 NEVER = float("-inf")
 
 
@@ -23,22 +21,12 @@ NEVER = float("-inf")
 class Constraints:
     """The constraints of a batch of sentences."""
 
-    end: int
-    """The end-of-sentence token."""
-    max_lengths: Sequence[int]
-    """Maximum tokens of each sentence, without the end token; the end token is forced after them."""
-    prefixes: Sequence[Sequence[int]] | None = None
-    """Forced first tokens of each sentence."""
-    min_length: int = 0
-    """Minimum tokens of a sentence, without the end token."""
-    no_repeat_ngram: int = 0
-    """The size of n-grams that may not be repeated; 0 allows repetition."""
-    forbidden: Sequence[int] = ()
-    """Tokens that are never generated, such as padding."""
-
-    def __post_init__(self) -> None:
-        if any(self.end in prefix for prefix in self.prefixes or ()):
-            raise InputError(f"a prefix contains the end token ({self.end})")
+    end: int  # the end-of-sentence token
+    max_lengths: Sequence[int]  # of each sentence, without the end token, which is forced after them
+    prefixes: Sequence[Sequence[int]] | None = None  # forced first tokens of each sentence
+    min_length: int = 0  # minimum tokens of a sentence, without the end token
+    no_repeat_ngram: int = 0  # the size of n-grams that may not be repeated; 0 allows repetition
+    forbidden: Sequence[int] = ()  # tokens that are never generated, such as padding
 
     def max_length(self, sentence: int) -> int:
         """Maximum tokens of the sentence; at least those of its prefix."""

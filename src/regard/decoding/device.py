@@ -22,9 +22,9 @@ from regard import kernels
 from regard.config import ModelConfig
 from regard.decoding.constraints import NEVER, Constraints
 from regard.decoding.graphs import CapturedSteps, Graphs, copy_into
-from regard.decoding.search import Encoded, Hypothesis, NotFiniteError, mean_probability
+from regard.decoding.search import Hypothesis, NotFiniteError, log_softmax, max_positions, mean_probability
 from regard.models.cache import for_search, reorder
-from regard.models.contract import Generator, Record, State, tree_map
+from regard.models.contract import Generator, State, tree_map
 
 CHECK_EVERY = 2  # steps between two checks whether all sentences are done
 SOURCE_BUCKET, CAPACITY_BUCKET = 8, 32  # source tokens and steps of a graph are multiples of these
@@ -35,58 +35,41 @@ decoding = kernels.find("decoding")
 class Inputs(NamedTuple):
     """The inputs of a search."""
 
-    source: Tensor
-    """(B, S)"""
-    mask: Tensor | None
-    """(B, S)"""
-    first: Tensor
-    """(B,) input of the first step."""
-    is_sentence: Tensor
-    """(B,) False for rows that only fill the batch."""
-    allowed: Tensor
-    """(V,) True for tokens that may come next."""
-    forced: Tensor
-    """(B, T) the only token that may come at each step (of a prefix, or the end at the maximum length), or -1."""
-    divisors: Tensor
-    """(T,) length ** length_penalty, which divides the log-probability of a hypothesis that ends at each step."""
-    final_divisors: Tensor
-    """(B,) the divisor at the maximum length."""
+    source: Tensor  # (B, S)
+    mask: Tensor | None  # (B, S)
+    first: Tensor  # (B,) input of the first step
+    is_sentence: Tensor  # (B,) False for rows that only fill the batch
+    allowed: Tensor  # (V,) True for tokens that may come next
+    forced: Tensor  # (B, T) the only token that may come at each step (of a prefix, or the end after the last), or -1
+    divisors: Tensor  # (T,) length ** length_penalty, which divides the log-probability of what ends at each step
+    final_divisors: Tensor  # (B,) the divisor at the maximum length
 
 
 class History(NamedTuple):
     """All steps so far, written in place: (B, T, n) each."""
 
     tokens: Tensor
-    parents: Tensor
-    """Places of the parents in the beam of the previous step."""
+    parents: Tensor  # places of the parents in the beam of the previous step
     log_probabilities: Tensor
-    scores: Tensor
-    """Scores of the hypotheses that ended in this step; -inf for all others."""
+    scores: Tensor  # scores of the hypotheses that ended in this step; -inf for all others
 
 
 class Beam(NamedTuple):
     """The state of the beam, one row per sentence."""
 
-    totals: Tensor
-    """(B, n) log-probabilities of the active hypotheses; -inf in a free place."""
-    places: Tensor
-    """(B,) number of places not taken by ended hypotheses."""
-    best: Tensor
-    """(B, N) scores of the best ended hypotheses."""
+    totals: Tensor  # (B, n) log-probabilities of the active hypotheses; -inf in a free place
+    places: Tensor  # (B,) number of places not taken by ended hypotheses
+    best: Tensor  # (B, N) scores of the best ended hypotheses
 
 
 class SearchState(NamedTuple):
     """All tensors of a search."""
 
     inputs: Inputs
-    memories: tuple[Any, ...]
-    """The encoded source of each model, one row per sentence."""
-    pasts: tuple[Any, ...]
-    """The decoder state of each model, one row per hypothesis."""
-    step: Tensor
-    """(1,) number of steps so far."""
-    next_tokens: Tensor
-    """(R,) input of the next step."""
+    memories: tuple[Any, ...]  # the encoded source of each model, one row per sentence
+    pasts: tuple[Any, ...]  # the decoder state of each model, one row per hypothesis
+    step: Tensor  # (1,) number of steps so far
+    next_tokens: Tensor  # (R,) input of the next step
     beam: Beam
     history: History
 
@@ -112,7 +95,6 @@ def device_beam(
     beams: int,
     results: int,
     length_penalty: float,
-    encoded: list[Encoded] | None = None,
     graphs: Graphs | None = None,
 ) -> list[list[Hypothesis]]:
     """Beam search with the results of `beam`, without its coverage penalty, n-gram blocking, trees and early stopping.
@@ -122,11 +104,6 @@ def device_beam(
     if not len(source):
         return []
     device = next(cast(nn.Module, models[0]).parameters()).device
-    if encoded is not None:
-        for model in models:
-            record: Record = {}
-            real = None if mask is None else mask.to(device)
-            encoded.append(Encoded(model.start(source.to(device), real, record), record))
     settings = SearchSettings(beams, results, constraints.end, constraints.min_length, length_penalty)
     steps = 1 + max(map(constraints.max_length, range(len(source))))
     if graphs is None:
@@ -138,7 +115,8 @@ def device_beam(
         return collect(state, constraints, steps)
 
     capacity = -(-steps // CAPACITY_BUCKET) * CAPACITY_BUCKET
-    padded = pad_batch(source.cpu(), first.cpu(), None if mask is None else mask.cpu(), source_limit(models))
+    limit = max_positions(models) or sys.maxsize
+    padded = pad_batch(source.cpu(), first.cpu(), None if mask is None else mask.cpu(), limit)
     inputs = prepare(models, *padded, constraints, settings, capacity)
     with graphs.lock, torch.cuda.device(device):
         captured = graphs.find(
@@ -222,7 +200,7 @@ def advance(models: Sequence[Generator], state: SearchState, settings: SearchSet
         scores, after = model.step(state.next_tokens[:, None], State(memory, past))
         logits.append(scores[:, -1])
         pasts.append(after.past)
-    scores = logits[0] if len(logits) == 1 else mean_probability([_log_softmax(scores) for scores in logits])
+    scores = logits[0] if len(logits) == 1 else mean_probability([log_softmax(scores) for scores in logits])
     allowed = state.inputs.allowed
     if settings.min_length:
         is_end = torch.arange(len(allowed), device=allowed.device) == settings.end
@@ -250,7 +228,7 @@ def choose(
     sentences, beams = totals.shape
     forced = inputs.forced.index_select(1, state.step).repeat_interleave(beams, 0)  # (R, 1)
     is_forced = torch.arange(len(allowed), device=allowed.device) == forced
-    logs = _log_softmax(scores).masked_fill(~torch.where(forced < 0, allowed, is_forced), NEVER)
+    logs = log_softmax(scores).masked_fill(~torch.where(forced < 0, allowed, is_forced), NEVER)
 
     # The best continuations of a sentence are among the best of its rows.
     logs, tokens = (x.view(sentences, beams, -1) for x in logs.topk(min(beams, logs.shape[1])))
@@ -277,10 +255,6 @@ def is_active(state: SearchState) -> Tensor:
     return (state.beam.totals > NEVER).any()
 
 
-def _log_softmax(logits: Tensor) -> Tensor:
-    return torch.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
-
-
 # On the host
 
 
@@ -299,12 +273,6 @@ def round_up_rows(rows: int) -> int:
     """Round a number of rows up to 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ..."""
     power = 1 << (rows - 1).bit_length()
     return power * 3 // 4 if rows <= power * 3 // 4 else power
-
-
-def source_limit(models: Sequence[Generator]) -> int:
-    """The most source tokens that the position tables of all models allow."""
-    configs = [cast(ModelConfig, cast(nn.Module, model).config) for model in models]
-    return min((config.max_positions for config in configs if config.has_position_table), default=sys.maxsize)
 
 
 def replay(captured: CapturedSteps[SearchState], steps: int) -> None:
@@ -334,10 +302,7 @@ def collect(state: SearchState, constraints: Constraints, steps: int) -> list[li
 
     # Follow the parents of all hypotheses from their ends back to the start.
     rows, steps = np.arange(count)[:, None], int(lengths.max()) + 1
-    all_tokens, all_logs = (
-        np.zeros((steps, *lengths.shape), tokens.dtype),
-        np.zeros((steps, *lengths.shape), logs.dtype),
-    )
+    all_tokens, all_logs = (np.zeros((steps, *lengths.shape), table.dtype) for table in (tokens, logs))
     for step in reversed(range(steps)):
         all_tokens[step], all_logs[step] = tokens[rows, step, places], logs[rows, step, places]
         places = np.where(step <= lengths, parents[rows, step, places], places)

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import nn
 
-from regard.config import DecodeConfig, ModelConfig
+from regard.config import DecodeConfig
 from regard.decoding.beam import Tree, beam
 from regard.decoding.constraints import Constraints
 from regard.decoding.device import device_beam
 from regard.decoding.graphs import Graphs
-from regard.decoding.greedy import greedy
-from regard.decoding.sampling import sample
-from regard.decoding.search import Encoded, Hypothesis
+from regard.decoding.sampling import greedy, sample
+from regard.decoding.search import Encoded, Hypothesis, max_positions
 from regard.models import Generator
 from regard.text.batching import pad
 from regard.text.tokenizer import OWN_SPECIAL_IDS, SpecialIds
@@ -30,31 +29,21 @@ class SearchOptions(NamedTuple):
     """Options of a search over a batch of sentences."""
 
     beams: int
-    results: int = 1
-    """Number of hypotheses per sentence."""
-    seed: int | None = None
-    """Sample with this seed instead of searching."""
-    prefixes: Ids | None = None
-    """Forced first tokens of each hypothesis."""
-    keep_encoded: bool = False
-    """Return the encoded sources of the first model, for a trace."""
-    keep_trees: bool = False
-    """Return all branches of the beam search."""
-
-
-class SearchResult(NamedTuple):
-    """The hypotheses of a batch of sentences."""
-
-    hypotheses: list[list[Hypothesis]]
-    encoded: Encoded | None = None
-    trees: list[Tree] | None = None
+    results: int = 1  # number of hypotheses per sentence
+    seed: int | None = None  # sample with this seed instead of searching
+    prefixes: Ids | None = None  # forced first tokens of each hypothesis
 
 
 class Engine(Protocol):
     """A search backend: PyTorch or CTranslate2."""
 
-    def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
-        """The best hypotheses for each source; ids include the end token."""
+    def search(
+        self, sources: Ids, options: SearchOptions, encoded: list[Encoded] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source; ids include the end token.
+
+        A list passed as `encoded` receives the encoded sources of every model, if the engine has them.
+        """
 
 
 class TorchEngine:
@@ -70,8 +59,8 @@ class TorchEngine:
     @property
     def max_positions(self) -> int | None:
         """Maximum tokens of a sentence by the position tables of all models, without the begin or end token."""
-        configs = [cast(ModelConfig, model.config) for model in self.models]
-        return min((config.max_positions - 1 for config in configs if config.has_position_table), default=None)
+        positions = max_positions(self.models)
+        return None if positions is None else positions - 1
 
     def max_lengths(self, sources: Ids) -> list[int]:
         """Maximum output tokens for each source, without the end token."""
@@ -79,16 +68,32 @@ class TorchEngine:
         lengths = [int(settings.max_length_ratio * len(ids)) + settings.max_length_extra for ids in sources]
         return lengths if positions is None else [min(length, positions) for length in lengths]
 
-    def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
-        """The best hypotheses for each source, or samples; sentences are searched together."""
+    def search(
+        self,
+        sources: Ids,
+        options: SearchOptions,
+        encoded: list[Encoded] | None = None,
+        trees: list[Tree] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, or samples; sentences are searched together.
+
+        A list passed as `encoded` receives the encoded sources of every model, unless the encoder is part of a CUDA
+        graph. A list passed as `trees` receives all branches of the beam search of each source.
+        """
         settings, device = self.settings, next(self.models[0].parameters()).device
-        stays_on_device = self._stays_on_device(options, device)
+        # other searches decide on the host, and FSDP gathers its weights itself
+        stays_on_device = (
+            device.type == "cuda"
+            and options.seed is None
+            and trees is None
+            and settings.coverage_penalty == settings.no_repeat_ngram == 0
+            and (options.beams == 1 or settings.early_stopping == "shrink")
+            and not any(hasattr(module, "unshard") for model in self.models for module in model.modules())
+        )
         host = torch.device("cpu") if stays_on_device else device  # the captured search copies what it is given
         source, mask = pad(sources, host)
         first = torch.full((len(sources),), self.special.start, device=host)
         inputs = cast(list[Generator], self.models), source, first, mask
-        encoded: list[Encoded] | None = [] if options.keep_encoded else None
-        trees: list[Tree] | None = None
         constraints = Constraints(
             end=self.special.end,
             max_lengths=self.max_lengths(sources),
@@ -97,45 +102,22 @@ class TorchEngine:
             no_repeat_ngram=settings.no_repeat_ngram,
             forbidden=self.special.never_generated,
         )
-        common: dict[str, Any] = {
-            "constraints": constraints,
-            "length_penalty": settings.length_penalty,
-            "encoded": encoded,
-        }
-        if options.seed is not None:
-            hypotheses = sample(
-                *inputs,
-                samples=options.results,
-                seed=options.seed,
-                temperature=settings.temperature,
-                top_k=settings.top_k,
-                top_p=settings.top_p,
-                **common,
-            )
-        elif stays_on_device:
+        common: dict[str, Any] = {"constraints": constraints, "length_penalty": settings.length_penalty}
+        if stays_on_device:
             self._graphs = self._graphs or Graphs(self.models)
-            hypotheses = device_beam(
-                *inputs, beams=options.beams, results=options.results, graphs=self._graphs, **common
-            )
-        elif options.beams == 1:
-            hypotheses = [[hypothesis] for hypothesis in greedy(*inputs, **common)]
-        else:
-            trees = [] if options.keep_trees else None
-            hypotheses = beam(
-                *inputs,
-                beams=options.beams,
-                results=options.results,
-                coverage_penalty=settings.coverage_penalty,
-                early_stopping=settings.early_stopping,
-                trees=trees,
-                **common,
-            )
-        return SearchResult(hypotheses, encoded[0] if encoded else None, trees)
-
-    def _stays_on_device(self, options: SearchOptions, device: torch.device) -> bool:
-        """Whether the steps of the search are captured as CUDA graphs; other searches decide on the host."""
-        settings = self.settings
-        refill = options.beams > 1 and settings.early_stopping != "shrink"
-        needs_host = options.keep_trees or settings.coverage_penalty > 0 or settings.no_repeat_ngram > 0 or refill
-        is_sharded = any(hasattr(module, "unshard") for model in self.models for module in model.modules())
-        return device.type == "cuda" and not needs_host and not is_sharded
+            return device_beam(*inputs, beams=options.beams, results=options.results, graphs=self._graphs, **common)
+        common["encoded"] = encoded
+        if options.seed is not None:
+            common |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
+            return sample(*inputs, samples=options.results, seed=options.seed, **common)
+        if options.beams == 1:
+            return [[hypothesis] for hypothesis in greedy(*inputs, **common)]
+        return beam(
+            *inputs,
+            beams=options.beams,
+            results=options.results,
+            coverage_penalty=settings.coverage_penalty,
+            early_stopping=settings.early_stopping,
+            trees=trees,
+            **common,
+        )

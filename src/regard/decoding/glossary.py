@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import regex
 import torch
@@ -85,10 +85,8 @@ class Match(NamedTuple):
     start: int
     end: int
     source: str
-    forms: tuple[str, ...]
-    """Accepted target forms; the first is placed if the translation has none of them."""
-    copied: bool
-    """Whether the source text is copied unchanged."""
+    forms: tuple[str, ...]  # accepted in the target; the first is placed if the translation has none of them
+    copied: bool  # whether the source text is copied unchanged
 
 
 @dataclass(frozen=True)
@@ -96,11 +94,9 @@ class Glossary:
     """Terms of the source language with their forms in the target language, and words that are copied."""
 
     terms: Mapping[Key, tuple[str, ...]]
-    patterns: tuple[regex.Pattern[str], ...]
-    """Regular expressions of text to copy; `regex`, unlike `re`, has a timeout."""
+    patterns: tuple[regex.Pattern[str], ...]  # of text to copy; `regex`, unlike `re`, has a timeout
     copied: frozenset[Key]
-    ignore_case: bool
-    """Whether to ignore case in terms; copied words always have to match in case."""
+    ignore_case: bool  # in terms; copied words always have to match in case
 
     @classmethod
     def make(
@@ -119,8 +115,7 @@ class Glossary:
                 try:
                     patterns.append(regex.compile(word[1:-1]))
                 except (regex.error, RecursionError) as error:
-                    reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-                    raise InputError(f"{word[:100]} is not a regular expression: {reason}") from error
+                    raise InputError(f"{word[:100]} is not a regular expression: {error}") from error
             else:
                 words.append(_key(word, ignore_case=False))
         return cls(forms_of, tuple(patterns), frozenset(filter(None, words)), ignore_case)
@@ -146,8 +141,13 @@ class Glossary:
         words = [text[slice(*span)] for span in spans]
         candidates: list[tuple[Span, tuple[str, ...] | None]] = []  # the forms of a term; None: copied
         for pattern in self.patterns:
-            for occurrence in _occurrences(pattern, text):
-                touched = [span for span in spans if _overlap(span, occurrence.span())]
+            try:
+                occurrences = [match.span() for match in pattern.finditer(text, timeout=PATTERN_SECONDS) if match[0]]
+            except (TimeoutError, MemoryError) as error:  # MemoryError: endless recursion, as in (?R)
+                where = f"it took more than {PATTERN_SECONDS} seconds or all memory in {text[:40]!r}"
+                raise InputError(f"the regular expression /{pattern.pattern}/ is too slow: {where}") from error
+            for occurrence in occurrences:
+                touched = [span for span in spans if _overlap(span, occurrence)]
                 if touched:
                     candidates.append(((touched[0][0], touched[-1][1]), None))
         for length in self._lengths:
@@ -155,8 +155,10 @@ class Glossary:
                 key, span = tuple(words[first : first + length]), (spans[first][0], spans[first + length - 1][1])
                 if key in self.copied:
                     candidates.append((span, None))
-                begins = first == 0 or words[first - 1][0] in BEFORE_CAPITALS
-                if forms := self._forms(key, begins=begins):
+                forms = self.terms.get(tuple(map(str.casefold, key)) if self.ignore_case else key)
+                if not forms and (first == 0 or words[first - 1][0] in BEFORE_CAPITALS):  # a capital may begin it
+                    forms = self.terms.get((key[0][:1].lower() + key[0][1:], *key[1:]))
+                if forms:
                     candidates.append((span, forms))
         matches: list[Match] = []
         for (start, end), forms in sorted(candidates, key=lambda term: (term[0][0] - term[0][1], term[0][0])):
@@ -169,21 +171,6 @@ class Glossary:
     def _lengths(self) -> set[int]:
         """The lengths of all entries in words."""
         return {len(key) for key in (*self.terms, *self.copied)}
-
-    def _forms(self, key: Key, *, begins: bool) -> tuple[str, ...] | None:
-        """The target forms of a term; a term that begins a sentence is also looked up without its capital letter."""
-        if self.ignore_case:
-            return self.terms.get(tuple(word.casefold() for word in key))
-        lowered = (key[0][:1].lower() + key[0][1:], *key[1:])
-        return self.terms.get(key) or (self.terms.get(lowered) if begins else None)
-
-
-def _occurrences(pattern: regex.Pattern[str], text: str) -> list[Any]:
-    try:
-        return [match for match in pattern.finditer(text, timeout=PATTERN_SECONDS) if match[0]]
-    except (TimeoutError, MemoryError) as error:  # MemoryError: endless recursion, as in (?R)
-        where = f"it took more than {PATTERN_SECONDS} seconds or all memory in {text[:40]!r}"
-        raise InputError(f"the regular expression /{pattern.pattern}/ is too slow: {where}") from error
 
 
 def _content_lines(path: Path | None) -> Iterator[tuple[str, str]]:
@@ -199,19 +186,15 @@ def _content_lines(path: Path | None) -> Iterator[tuple[str, str]]:
 class Term(NamedTuple):
     """A term of the source and its status in the translation."""
 
-    source: str
-    """The text in the source."""
-    form: str
-    """The text in the translation; empty if the term is missing."""
-    status: Status
-    """Written by the model, placed by replacing a word of the model, or missing."""
+    source: str  # the text in the source
+    form: str  # the text in the translation; empty if the term is missing
+    status: Status  # written by the model, placed by replacing a word of the model, or missing
 
 
 class TokenAttention(NamedTuple):
     """The attention of target tokens to source tokens, and the character spans of the tokens."""
 
-    weights: Tensor
-    """(T, S)"""
+    weights: Tensor  # (T, S)
     source: Sequence[Span]
     target: Sequence[Span]
 
@@ -226,15 +209,6 @@ def token_spans(subwords: Sequence[str], special: Sequence[bool]) -> list[Span]:
         start, end = end + len(subword) - len(subword.lstrip()), end + len(subword)
         spans.append((start, end))
     return spans
-
-
-def proportional(target_tokens: int, source_tokens: int) -> Tensor:
-    """(T, S) weights along the diagonal, used for models without attention."""
-    target = torch.arange(target_tokens + 1) / target_tokens
-    source = torch.arange(source_tokens + 1) / source_tokens
-    low = torch.maximum(target[:-1, None], source[None, :-1])
-    high = torch.minimum(target[1:, None], source[None, 1:])
-    return (high - low).clamp(min=0) * target_tokens
 
 
 def find_forms(text: str, matches: Sequence[Match]) -> list[Span | None]:
@@ -272,28 +246,26 @@ def place_terms(text: str, matches: Sequence[Match], attention: TokenAttention |
 
 def _replace(text: str, matches: Sequence[Match], written: Sequence[Span | None], attention: TokenAttention) -> str:
     spans = [span for span in word_spans(text) if _kind(text[span[0]]) == "word" or script_of(text[span[0]])]
+    if not spans:
+        return text
     tokens = _membership(spans, attention.target)
     by_word = tokens / tokens.sum(1, keepdim=True).clamp(min=1) @ attention.weights.float()  # (target words, S)
     used = {number for number, span in enumerate(spans) for other in written if other and _overlap(span, other)}
-    weights = {}  # of each missing term: (target words, words of the term)
-    for number, match in enumerate(matches):
-        if written[number] is None:
+    missing = []  # each term with (target words, words of the term)
+    for match, other in zip(matches, written, strict=True):
+        if other is None:
             words = [(match.start + start, match.start + end) for start, end in word_spans(match.source)]
             tokens = _membership(words, attention.source)
-            weights[number] = by_word @ (tokens / tokens.sum(0).clamp(min=1)).T  # a token of two words counts half
-    replaced: dict[int, Span] = {}
-    for number in sorted(
-        weights, key=lambda number: -float(weights[number].amax()) if weights[number].numel() else 0.0
-    ):
-        chosen = _choose_words(weights[number].tolist(), used, [text[slice(*span)] for span in spans])
+            missing.append((match, by_word @ (tokens / tokens.sum(0).clamp(min=1)).T))  # a token of two words: half
+    replaced: list[tuple[Span, Match]] = []
+    for match, weights in sorted(missing, key=lambda term: -float(term[1].amax())):
+        chosen = _choose_words(weights.tolist(), used, [text[slice(*span)] for span in spans])
         if chosen:
             used |= set(chosen)
-            replaced[number] = spans[chosen[0]][0], spans[chosen[-1]][1]
-    for number in sorted(replaced, key=lambda number: -replaced[number][0]):
-        start, end = replaced[number]
-        form, copied = matches[number].forms[0], matches[number].copied
-        begins = text[start].isupper() and not text[:start].strip()
-        text = text[:start] + (_capitalized(form) if begins and not copied else form) + text[end:]
+            replaced.append(((spans[chosen[0]][0], spans[chosen[-1]][1]), match))
+    for (start, end), match in sorted(replaced, reverse=True):
+        begins = text[start].isupper() and not text[:start].strip() and not match.copied
+        text = text[:start] + (_capitalized(match.forms[0]) if begins else match.forms[0]) + text[end:]
     return text
 
 
@@ -313,24 +285,15 @@ def _choose_words(weights: Sequence[Sequence[float]], used: set[int], words: Seq
     if highest < MIN_ATTENTION:
         return []
     similar = [number for number in total if total[number] >= SIMILAR_ATTENTION * highest]
+    is_long = [len(word) > MAX_FUNCTION_WORD or script_of(word[0]) in UNSPACED_SCRIPTS for word in words]
     best = max(similar, key=lambda number: (len(words[number]), total[number]))
-    neighbours = {
-        number for number in similar if total[number] >= NEIGHBOUR_ATTENTION and _is_content_word(words[number])
-    }
+    neighbours = {number for number in similar if total[number] >= NEIGHBOUR_ATTENTION and is_long[number]}
     for column in zip(*weights, strict=True) if len(weights[best]) > 1 else ():  # the words of a term of several words
         strongest = max(total, key=column.__getitem__)
         neighbours |= {strongest} if column[strongest] >= WORD_ATTENTION else set()
-    chosen = [best]
-    for step in (-1, 1):
-        while True:
-            edge = chosen[0] if step < 0 else chosen[-1]
-            reach = next((far for far in (1, 2) if edge + step * far in neighbours), 0)  # over at most one other word
-            between = [edge + step * far for far in range(1, reach + 1)]
-            if not reach or used & set(between):
-                break
-            chosen = sorted([*chosen, *between])
-    return chosen
-
-
-def _is_content_word(word: str) -> bool:
-    return len(word) > MAX_FUNCTION_WORD or script_of(word[0]) in UNSPACED_SCRIPTS
+    first = last = best
+    for number in sorted(neighbours, key=lambda number: abs(number - best)):
+        low, high = min(first, number), max(last, number)
+        if first - 2 <= number <= last + 2 and used.isdisjoint(range(low, high)):  # over at most one other word
+            first, last = low, high
+    return list(range(first, last + 1))

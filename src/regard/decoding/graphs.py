@@ -17,17 +17,14 @@ SPARE_BYTES = 1 << 28  # that stay free during a capture
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Step = Callable[[State], State]
+Watch = Callable[[State], Tensor]
 
 
 class CapturedSteps(Generic[State]):
     """Functions from one state to the next, over tensors at fixed addresses."""
 
     def __init__(
-        self,
-        steps: Sequence[Step[State]],
-        state: State,
-        pool: Any = None,
-        watch: Callable[[State], Tensor] | None = None,
+        self, steps: Sequence[Step[State]], state: State, pool: Any = None, watch: Watch[State] | None = None
     ) -> None:
         """Capture the steps, which from then on read and write the tensors of `state`; steps fill its empty tuples.
 
@@ -48,7 +45,8 @@ class CapturedSteps(Generic[State]):
 
     def _capture(self, step: Step[State], pool: Any) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool, _side_stream(), capture_error_mode="thread_local"):
+        stream = _side_stream(torch.cuda.current_device())
+        with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
             copy_into(self.state, step(self.state))
             if self._watch is not None:
                 self.watched.copy_(self._watch(self.state), non_blocking=True)
@@ -67,11 +65,7 @@ class Graphs:
         hold_until_short(self)
 
     def find(
-        self,
-        key: Hashable,
-        steps: Sequence[Step[State]],
-        make_state: Callable[[], State],
-        watch: Callable[[State], Tensor],
+        self, key: Hashable, steps: Sequence[Step[State]], make_state: Callable[[], State], watch: Watch[State]
     ) -> CapturedSteps[State]:
         """The captured steps with this key; they are captured if there are none."""
         weights = [parameter.data_ptr() for model in self._models for parameter in model.parameters()]
@@ -98,7 +92,7 @@ def _warm_up(step: Step[State], state: State) -> State:
     A capture that runs out of memory leaves torch's allocator locked. So this measures the memory of a step and raises
     an out-of-memory error before the capture starts.
     """
-    current, stream = torch.cuda.current_stream(), _side_stream()
+    current, stream = torch.cuda.current_stream(), _side_stream(torch.cuda.current_device())
     stream.wait_stream(current)
     try:
         with torch.cuda.stream(stream):
@@ -117,13 +111,9 @@ def _warm_up(step: Step[State], state: State) -> State:
 
 
 @cache
-def _stream(device: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
-
-
-def _side_stream() -> torch.cuda.Stream:
+def _side_stream(device: int) -> torch.cuda.Stream:
     """One stream for all captures of a device: memory freed on a stream is only reused on that stream."""
-    return _stream(torch.cuda.current_device())
+    return torch.cuda.Stream(device)
 
 
 def copy_into(tree: Any, values: Any) -> None:

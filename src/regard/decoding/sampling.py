@@ -1,20 +1,42 @@
-"""Sampling: draw tokens from the model's distribution, with temperature, top-k and top-p (nucleus).
+"""Greedy search and sampling: hypotheses that do not depend on each other.
 
-R rows (hypotheses), V vocabulary.
+Sampling draws tokens from the model's distribution, with temperature, top-k and top-p (nucleus).
+
+B sentences in the batch, S source tokens, R rows (hypotheses), V vocabulary.
 """
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.decoding.constraints import NEVER, Constraints
-from regard.decoding.greedy import most_probable
-from regard.decoding.search import Encoded, Hypothesis, Models, decode
+from regard.decoding.search import Encoded, Hypothesis, Models, Search, remaining
 
 
+def greedy(
+    models: Models,
+    source: Tensor,
+    first: Tensor,
+    mask: Tensor | None = None,
+    *,
+    constraints: Constraints,
+    length_penalty: float,
+    encoded: list[Encoded] | None = None,
+) -> list[Hypothesis]:
+    """One hypothesis for each sentence of (B, S); `first` (B,) are the input tokens of the first step.
+
+    For a translator they are the begin-of-sentence token. For a gpt they are the last tokens of the prompts, and the
+    source holds the tokens before. A list passed as `encoded` receives the encoded sources of every model.
+    """
+    common: dict[str, Any] = {"constraints": constraints, "length_penalty": length_penalty, "encoded": encoded}
+    return [one for (one,) in sample(models, source, first, mask, samples=1, temperature=0.0, **common)]
+
+
+@torch.inference_mode()
 def sample(
     models: Models,
     source: Tensor,
@@ -23,31 +45,48 @@ def sample(
     *,
     constraints: Constraints,
     samples: int,
-    seed: int,
+    seed: int = 0,
     temperature: float,
-    top_k: int,
-    top_p: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
     length_penalty: float,
     encoded: list[Encoded] | None = None,
 ) -> list[list[Hypothesis]]:
     """Draw `samples` hypotheses for each sentence; `first` and `encoded` are as in `greedy`.
 
-    A sample depends only on the seed, the sentence and the number of the sample, not on the rest of the batch.
-    Log-probabilities are those of the model without temperature.
+    A temperature of 0 takes the most probable token at every step. A sample depends only on the seed, the sentence and
+    the number of the sample, not on the rest of the batch. Log-probabilities do not depend on the temperature.
     """
-    lengths = 1 + max((constraints.max_length(sentence) for sentence in range(len(source))), default=0)
-    uniform = _uniform(source, first, mask, constraints, samples, seed, lengths)  # (B, samples, lengths)
-
-    def choose(scores: Tensor, length: int, sentences: list[int]) -> tuple[Tensor, Tensor]:
-        if temperature == 0:
-            return most_probable(scores, length, sentences)
-        allowed = restrict(scores / temperature, top_k=top_k, top_p=top_p)
-        tokens = draw(allowed, uniform[sentences, :, length].flatten().to(scores.device))
-        return scores.gather(1, tokens[:, None])[:, 0], tokens
-
-    return decode(
-        models, source, first, mask, constraints, choose, copies=samples, length_penalty=length_penalty, encoded=encoded
-    )
+    if not len(source):
+        return []
+    search = Search(models, source, first, mask, constraints, encoded, copies=samples)
+    if temperature:
+        uniform = _uniform(source, first, mask, constraints, samples, seed, search.max_steps)
+    active = [True] * (samples * len(source))  # rows that have not ended
+    for length in range(search.max_steps):
+        scores = search.step()
+        if temperature:
+            allowed = restrict(scores / temperature, top_k=top_k, top_p=top_p)
+            tokens = draw(allowed, uniform[search.sentences, :, length].flatten().to(scores.device))
+            logs = scores.gather(1, tokens[:, None])[:, 0]
+        else:
+            logs, tokens = scores.max(1)
+        ended = [row for row, token in enumerate(tokens.tolist()) if token == constraints.end and active[row]]
+        if ended:
+            totals = torch.cat([search.log_probabilities[ended], logs[ended, None]], 1).sum(1)
+            search.finish(ended, logs[ended], totals / (length + 1) ** length_penalty)
+        for row in ended:
+            active[row] = False
+        search.append(tokens, logs)
+        if not any(active):
+            break
+        rows_of = [range(sentence * samples, (sentence + 1) * samples) for sentence in range(len(search.sentences))]
+        stay = remaining([not any(active[row] for row in rows) for rows in rows_of])
+        rows = [row for sentence in stay for row in rows_of[sentence]]
+        search.keep(stay, rows)
+        active = [active[row] for row in rows]
+    by_place = [sorted(hypotheses, key=lambda pair: pair[0]) for hypotheses in search.results(len(source))]
+    return [[hypothesis for _, hypothesis in pairs] for pairs in by_place]
 
 
 def restrict(scores: Tensor, *, top_k: int, top_p: float) -> Tensor:

@@ -5,9 +5,9 @@ B sentences in the batch, n hypotheses of each, R = B·n rows, t tokens so far, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isnan, log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,16 +27,11 @@ Models = Generator | Sequence[Generator]
 class Hypothesis(NamedTuple):
     """One output for a sentence."""
 
-    tokens: list[int]
-    """Without the begin and end tokens."""
-    score: float
-    """The log-probability with length and coverage penalties; hypotheses are ranked by it."""
-    log_probability: float
-    """The sum over all tokens, including the end token."""
-    finished: bool
-    """False if it was cut off at the maximum length."""
-    log_probabilities: list[float]
-    """Log-probabilities of all tokens, including the end token."""
+    tokens: list[int]  # without the begin and end tokens
+    score: float  # the log-probability with length and coverage penalties; hypotheses are ranked by it
+    log_probability: float  # the sum over all tokens, including the end token
+    finished: bool  # False if it was cut off at the maximum length
+    log_probabilities: list[float]  # of all tokens, including the end token
 
 
 class Encoded(NamedTuple):
@@ -78,8 +73,7 @@ class Search:
         """Encode the sources (B, S); `first` (B,) are the tokens of the first step, in `copies` rows of each."""
         self.models = [prepack(model) for model in (models if isinstance(models, Sequence) else [models])]
         self.constraints = constraints
-        self.sentences = list(range(len(source)))
-        """The sentences in the batch, by their number."""
+        self.sentences = list(range(len(source)))  # those still in the batch, by their number
         self.max_steps = 1 + max(map(constraints.max_length, self.sentences))
         mask = None if mask is None or bool(mask.all()) else mask  # without one the kernels are faster
         records: list[Record | None] = [None if encoded is None else {} for _ in self.models]
@@ -91,14 +85,11 @@ class Search:
             encoded.extend(Encoded(state, record or {}) for state, record in zip(states, records, strict=True))
         self.memories = tuple(state.memory for state in states)
         self.caches = tuple(state.past for state in states)
-        self.next_tokens = first
-        """(R,) input of the next step."""
-        self.tokens = first.new_empty(len(source), 0)
-        """(R, t)"""
-        self.log_probabilities = torch.empty(len(source), 0, device=source.device)
-        """(R, t)"""
+        self.next_tokens = first  # (R,) input of the next step
+        self.tokens = first.new_empty(len(source), 0)  # (R, t)
+        self.log_probabilities = torch.empty(len(source), 0, device=source.device)  # (R, t)
+        # (R, S) accumulated attention on each source token, for the coverage penalty
         self.coverage = torch.zeros(source.shape, device=source.device) if coverage else None
-        """(R, S) accumulated attention on each source token, for the coverage penalty."""
         self._finished: list[tuple[list[int], list[int], Tensor, Tensor, Tensor]] = []
         self.keep(self.sentences, [row for row in self.sentences for _ in range(copies)])
 
@@ -108,11 +99,13 @@ class Search:
         for model, memory, cache in zip(self.models, self.memories, self.caches, strict=True):
             record: Record | None = None if self.coverage is None else {}
             logits, state = model.step(self.next_tokens[:, None], State(memory, cache), record)
-            half = logits.dtype in (torch.float16, torch.bfloat16)
-            logs.append(torch.log_softmax(logits[:, -1], -1, dtype=torch.float32 if half else None))
+            logs.append(log_softmax(logits[:, -1]))
             caches.append(state.past)
             if record is not None:
-                attention.append(mean_cross_attention(record))
+                layers = [weights[:, :, -1].mean(1) for name, weights in record.items() if name.endswith(".cross")]
+                if not layers:
+                    raise InputError("the coverage penalty needs cross-attention, and this model has none")
+                attention.append(torch.stack(layers).mean(0).float())  # (R, S) mean over layers and heads
         self.caches = tuple(caches)
         if self.coverage is not None:
             self.coverage = self.coverage + torch.stack(attention).mean(0)
@@ -172,59 +165,16 @@ def remaining(done: list[bool]) -> list[int]:
     return [row for row, is_done in enumerate(done) if not (worthwhile and is_done)]
 
 
+def max_positions(models: Sequence[Any]) -> int | None:
+    """The most tokens that the position tables of all models allow."""
+    return min((m.config.max_positions for m in models if m.config.has_position_table), default=None)
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Log-probabilities in at least fp32."""
+    return torch.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
 def mean_probability(logs: list[Tensor]) -> Tensor:
     """The log of the mean probability of several models, from their log-probabilities."""
-    if any(scores.shape != logs[0].shape for scores in logs):
-        sizes = ", ".join(str(scores.shape[-1]) for scores in logs)
-        raise InputError(f"models of {sizes} tokens cannot be averaged: they must have one vocabulary")
     return torch.stack(logs).logsumexp(0) - log(len(logs))
-
-
-def mean_cross_attention(record: Record) -> Tensor:
-    """(R, S): the cross-attention of the last token, averaged over layers and heads."""
-    layers = [weights[:, :, -1].mean(1) for name, weights in record.items() if name.endswith(".cross")]
-    if not layers:
-        raise InputError("the coverage penalty needs cross-attention, and this model has none")
-    return torch.stack(layers).mean(0).float()
-
-
-Choose = Callable[[Tensor, int, list[int]], tuple[Tensor, Tensor]]
-"""From (R, V) log-probabilities, the number of tokens so far and the sentences: (R,) log-probabilities and tokens."""
-
-
-@torch.inference_mode()
-def decode(
-    models: Models,
-    source: Tensor,
-    first: Tensor,
-    mask: Tensor | None,
-    constraints: Constraints,
-    choose: Choose,
-    *,
-    copies: int,
-    length_penalty: float,
-    encoded: list[Encoded] | None,
-) -> list[list[Hypothesis]]:
-    """Decode `copies` independent hypotheses of each sentence; `choose` selects every token."""
-    if not len(source):
-        return []
-    search = Search(models, source, first, mask, constraints, encoded, copies=copies)
-    active = [True] * (copies * len(source))  # rows that have not ended
-    for length in range(search.max_steps):
-        logs, tokens = choose(search.step(), length, search.sentences)
-        ended = [row for row, token in enumerate(tokens.tolist()) if token == constraints.end and active[row]]
-        if ended:
-            totals = torch.cat([search.log_probabilities[ended], logs[ended, None]], 1).sum(1)
-            search.finish(ended, logs[ended], totals / (length + 1) ** length_penalty)
-        for row in ended:
-            active[row] = False
-        search.append(tokens, logs)
-        if not any(active):
-            break
-        rows_of = [range(sentence * copies, (sentence + 1) * copies) for sentence in range(len(search.sentences))]
-        stay = remaining([not any(active[row] for row in rows) for rows in rows_of])
-        rows = [row for sentence in stay for row in rows_of[sentence]]
-        search.keep(stay, rows)
-        active = [active[row] for row in rows]
-    by_place = [sorted(hypotheses, key=lambda pair: pair[0]) for hypotheses in search.results(len(source))]
-    return [[hypothesis for _, hypothesis in pairs] for pairs in by_place]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHead
 from regard.config import DecodeConfig, ModelConfig
-from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
+from regard.decoding import Encoded, Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.engine import Ids
 from regard.errors import ConfigError, RegardError
 from regard.folders import atomic_folder, cache, checksum
@@ -99,7 +99,9 @@ class CTranslate2Engine:
         engine._token_scores = False
         return engine
 
-    def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
+    def search(
+        self, sources: Ids, options: SearchOptions, encoded: list[Encoded] | None = None
+    ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, as `TorchEngine.search` returns them.
 
         CTranslate2 renormalizes the probabilities when tokens are forbidden and `TorchEngine` does not, so tokens are
@@ -109,7 +111,7 @@ class CTranslate2Engine:
         max_lengths = self._torch_engine.max_lengths(sources)
         too_long = self._positions is not None and max(*map(len, sources), 1 + max(max_lengths)) > self._positions
         if options.seed is not None or too_long:
-            return self._torch_engine.search(sources, options)
+            return self._torch_engine.search(sources, options, encoded)
         if options.prefixes is not None:
             max_lengths = [max(limit, len(prefix)) for limit, prefix in zip(max_lengths, options.prefixes, strict=True)]
         results = self._run(sources, list(range(len(sources))), options, max(max_lengths), forbid=False)
@@ -123,7 +125,7 @@ class CTranslate2Engine:
         for limit, rows in rerun.items():
             for row, hypotheses in zip(rows, self._run(sources, rows, options, limit, forbid=True), strict=True):
                 results[row] = hypotheses
-        return SearchResult(results)
+        return results
 
     def _run(
         self, sources: Ids, rows: list[int], options: SearchOptions, max_length: int, *, forbid: bool

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from regard.config import Config, DecodeConfig, EarlyStopping
 from regard.corpora.builtin.corpus import sentences
-from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine
-from regard.decoding.greedy import greedy
+from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine, greedy
 from regard.folders import read_bounded
 from regard.models import BERT, GPT
 from regard.models.contract import Generator
@@ -150,7 +149,7 @@ def search(
     """The best hypothesis of Regard's own search for each text."""
     settings = DecodeConfig(max_length_ratio=0.0, max_length_extra=texts.length, early_stopping=early_stopping)
     found = TorchEngine([model], settings, special).search(texts.sources, SearchOptions(beams=beams))
-    return [hypotheses[0] for hypotheses in found.hypotheses]
+    return [hypotheses[0] for hypotheses in found]
 
 
 def bleu_difference(ours: Ids, theirs: Ids, references: list[str] | None, tokenizer: Tokenizer) -> float:

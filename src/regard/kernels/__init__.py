@@ -31,3 +31,13 @@ def find(name: str) -> Any:
 def dense(x: Tensor) -> Tensor:
     """The tensor with its last axis contiguous, as the kernels expect."""
     return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def strides(*tensors: Tensor) -> list[int]:
+    """The strides of the rows, heads and tokens of (B, H, T, D) tensors; the last axis is contiguous."""
+    return [stride for tensor in tensors for stride in tensor.stride()[:3]]
+
+
+def empty_by_token(x: Tensor) -> Tensor:
+    """An empty tensor for a result of the shape (B, H, T, D), stored as (B, T, H, D), as projections read it."""
+    return x.new_empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3])

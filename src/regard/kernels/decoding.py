@@ -35,18 +35,12 @@ def can_choose(logits: Tensor, beams: int, results: int) -> bool:
     return on_gpu and beams <= MAX_BEAMS and results <= MAX_BEAMS
 
 
-def attend_to_slots(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    table: Tensor,
-    positions: Tensor,
-    new_key: Tensor,
-    new_value: Tensor,
-    *,
-    scale: float,
-) -> Tensor:
-    """Write one token of every row into its slot, and attend from (R, H, 1, D) to all tokens so far."""
+def attend_to_slots(query: Tensor, slots: Sequence[Tensor], *, scale: float) -> Tensor:
+    """Write one token of every row into its slot, and attend from (R, H, 1, D) to all tokens so far.
+
+    `slots` are those of `attention.Slots`.
+    """
+    key, value, table, positions, new_key, new_value = slots
     rows, heads, _, size = query.shape
     context = torch.empty_like(query, memory_format=torch.contiguous_format)
     query, new_key, new_value = (dense(x) for x in (query, new_key, new_value))
@@ -63,12 +57,9 @@ def attend_to_slots(
 class Best(NamedTuple):
     """The best tokens of each part of the vocabulary, and the sums that make their logits log-probabilities."""
 
-    logits: Tensor
-    """(R, c)"""
-    tokens: Tensor
-    """(R, c)"""
-    sums: Tensor
-    """(R, parts) logarithm of the sum of the exponentials of each part"""
+    logits: Tensor  # (R, c)
+    tokens: Tensor  # (R, c)
+    sums: Tensor  # (R, parts) logarithm of the sum of the exponentials of each part
 
 
 def best_tokens(logits: Tensor, allowed: Tensor, forced: Tensor, step: Tensor, *, beams: int) -> Best:

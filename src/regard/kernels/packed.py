@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels import dense
+from regard.kernels import dense, empty_by_token, strides
 
 MAX_HEAD_SIZE = 128  # a larger tile does not fit the registers
 SHORT = 32
@@ -49,14 +49,14 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, query_starts: Tensor, key_starts: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     rows, heads, queries, size = query.shape
-    context = query.new_empty(rows, queries, heads, size)
+    context = empty_by_token(query)
     log_sum_exp = query.new_empty(rows, heads, queries, dtype=torch.float32)
     query, key, value = (dense(x) for x in (query, key, value))
     sentences = query_starts.shape[1] - 1
     for tile, above, longest, warps in LAUNCHES:
         with torch.cuda.device_of(query):  # Triton uses the current device, not that of its arguments
             _forward[(rows * sentences * heads,)](
-                query, key, value, query_starts, key_starts, context, log_sum_exp, *_strides(query, key, value),
+                query, key, value, query_starts, key_starts, context, log_sum_exp, *strides(query, key, value),
                 heads, sentences, queries, scale, causal, SIZE=size, WIDTH=_width(size), TILE=tile, ABOVE=above,
                 LONGEST=longest, num_warps=warps, num_stages=1,
             )  # fmt: skip
@@ -67,8 +67,7 @@ def _attend(
 def _(
     query: Tensor, key: Tensor, value: Tensor, query_starts: Tensor, key_starts: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    rows, heads, queries, size = query.shape
-    return query.new_empty(rows, queries, heads, size), query.new_empty(rows, heads, queries, dtype=torch.float32)
+    return empty_by_token(query), query.new_empty(query.shape[:3], dtype=torch.float32)
 
 
 @torch.library.custom_op("regard::packed_attention_backward", mutates_args=())
@@ -85,24 +84,23 @@ def _attend_backward(
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, heads, queries, size = query.shape
-    gradients = [x.new_empty(rows, x.shape[2], heads, size) for x in (query, key, value)]
+    gradients = empty_by_token(query), empty_by_token(key), empty_by_token(value)
     grad, query, key, value = (dense(x) for x in (grad, query, key, value))
     sentences = query_starts.shape[1] - 1
     for tile, above, longest, warps in LAUNCHES:
         with torch.cuda.device_of(query):
             _backward[(rows * sentences * heads,)](
                 query, key, value, query_starts, key_starts, context, log_sum_exp, grad, *gradients,
-                *_strides(query, key, value), grad.stride(0), grad.stride(2), grad.stride(1),
+                *strides(query, key, value), grad.stride(0), grad.stride(2), grad.stride(1),
                 heads, sentences, queries, key.shape[2], scale, causal, SIZE=size, WIDTH=_width(size),
                 TILE=tile, ABOVE=above, LONGEST=longest, num_warps=warps, num_stages=1,
             )  # fmt: skip
-    return gradients[0], gradients[1], gradients[2]
+    return gradients
 
 
 @_attend_backward.register_fake
 def _(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    gradients = [x.new_empty(x.shape[0], x.shape[2], x.shape[1], x.shape[3]) for x in (query, key, value)]
-    return gradients[0], gradients[1], gradients[2]
+    return empty_by_token(query), empty_by_token(key), empty_by_token(value)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -116,11 +114,6 @@ def _backward_pass(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ..
 
 
 _attend.register_autograd(_backward_pass, setup_context=_setup_context)
-
-
-def _strides(*tensors: Tensor) -> list[int]:
-    """The strides of rows, heads and tokens; the last axis is contiguous."""
-    return [stride for tensor in tensors for stride in tensor.stride()[:3]]
 
 
 def _width(size: int) -> int:
@@ -139,6 +132,16 @@ def _tile(start, token_stride, tokens, count, dims, SIZE: tl.constexpr):
 
 
 @triton.jit
+def _sentence(query_starts, key_starts, index, sentences):
+    """The row of a sentence, its first query and its first key, and how many it has of each."""
+    place = index + index // sentences  # a row has one more start than sentences
+    q_first, k_first = tl.load(query_starts + place).to(tl.int64), tl.load(key_starts + place).to(tl.int64)
+    queries = tl.load(query_starts + place + 1) - q_first.to(tl.int32)
+    keys = tl.load(key_starts + place + 1) - k_first.to(tl.int32)
+    return (index // sentences).to(tl.int64), q_first, k_first, queries, keys
+
+
+@triton.jit
 def _scores(q, k, tokens, queries, columns, keys, scale, causal):
     """Scaled scores, -1e30 where hidden, and where they are visible."""
     last = tl.where(causal, tokens, keys - 1)  # the last key that each query sees
@@ -151,17 +154,10 @@ def _forward(
     query, key, value, query_starts, key_starts, context, log_sum_exp,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
     heads, sentences, row_queries, scale, causal,
-    SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr,
-    LONGEST: tl.constexpr,
+    SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr, LONGEST: tl.constexpr,
 ):  # fmt: skip
     head, index = tl.program_id(0) % heads, tl.program_id(0) // heads
-    row, place = (
-        (index // sentences).to(tl.int64),
-        index + index // sentences,
-    )  # a row has one more start than sentences
-    q_first, k_first = tl.load(query_starts + place).to(tl.int64), tl.load(key_starts + place).to(tl.int64)
-    queries = tl.load(query_starts + place + 1) - q_first.to(tl.int32)
-    keys = tl.load(key_starts + place + 1) - k_first.to(tl.int32)
+    row, q_first, k_first, queries, keys = _sentence(query_starts, key_starts, index, sentences)
     longest = tl.maximum(queries, keys)
     if (longest > ABOVE) & (longest <= LONGEST):
         dims = tl.arange(0, WIDTH)
@@ -209,17 +205,10 @@ def _backward(
     query, key, value, query_starts, key_starts, context, log_sum_exp, grad, query_grad, key_grad, value_grad,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token, g_row, g_head, g_token,
     heads, sentences, row_queries, row_keys, scale, causal,
-    SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr,
-    LONGEST: tl.constexpr,
+    SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr, LONGEST: tl.constexpr,
 ):  # fmt: skip
     head, index = tl.program_id(0) % heads, tl.program_id(0) // heads
-    row, place = (
-        (index // sentences).to(tl.int64),
-        index + index // sentences,
-    )  # a row has one more start than sentences
-    q_first, k_first = tl.load(query_starts + place).to(tl.int64), tl.load(key_starts + place).to(tl.int64)
-    queries = tl.load(query_starts + place + 1) - q_first.to(tl.int32)
-    keys = tl.load(key_starts + place + 1) - k_first.to(tl.int32)
+    row, q_first, k_first, queries, keys = _sentence(query_starts, key_starts, index, sentences)
     longest = tl.maximum(queries, keys)
     if (longest > ABOVE) & (longest <= LONGEST):
         dims = tl.arange(0, WIDTH)

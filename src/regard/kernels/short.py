@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels import dense
+from regard.kernels import dense, empty_by_token, strides
 
 MAX_LENGTH = 128  # queries and keys: a larger tile does not fit the registers
 HEAD_SIZES = (16, 32, 64, 128)
@@ -54,12 +54,12 @@ def attend_short(
 @torch.library.custom_op("regard::short_attention", mutates_args=())
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
     rows, heads, queries, size = query.shape
-    context = query.new_empty(rows, queries, heads, size)
+    context = empty_by_token(query)
     query, key, value = (dense(x) for x in (query, key, value))
     if rows:
         with torch.cuda.device_of(query):  # Triton uses the current device, not that of its arguments
             _forward[(rows * heads,)](
-                query, key, value, mask, context, *_strides(query, key, value), *_mask_strides(mask), heads, queries,
+                query, key, value, mask, context, *strides(query, key, value), *_mask_strides(mask), heads, queries,
                 key.shape[2], scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size,
                 **_tiles(queries, key.shape[2]),
             )  # fmt: skip
@@ -68,26 +68,20 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, caus
 
 @_attend.register_fake
 def _(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    rows, heads, queries, size = query.shape
-    return query.new_empty(rows, queries, heads, size)
+    return empty_by_token(query)
 
 
 @torch.library.custom_op("regard::short_attention_backward", mutates_args=())
 def _attend_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rows, heads, queries, size = query.shape
-    keys = key.shape[2]
-    gradients = (
-        query.new_empty(rows, queries, heads, size),
-        key.new_empty(rows, keys, heads, size),
-        value.new_empty(rows, keys, heads, size),
-    )
+    (rows, heads, queries, size), keys = query.shape, key.shape[2]
+    gradients = empty_by_token(query), empty_by_token(key), empty_by_token(value)
     grad, query, key, value = (dense(x) for x in (grad, query, key, value))
     if rows:
         with torch.cuda.device_of(query):
             _backward[(rows * heads,)](
-                query, key, value, mask, grad, *gradients, *_strides(query, key, value),
+                query, key, value, mask, grad, *gradients, *strides(query, key, value),
                 grad.stride(0), grad.stride(1), grad.stride(2), *_mask_strides(mask), heads, queries, keys,
                 scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size, **_tiles(queries, keys),
             )  # fmt: skip
@@ -95,16 +89,8 @@ def _attend_backward(
 
 
 @_attend_backward.register_fake
-def _(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    rows, heads, queries, size = query.shape
-    keys = key.shape[2]
-    return (
-        query.new_empty(rows, queries, heads, size),
-        key.new_empty(rows, keys, heads, size),
-        value.new_empty(rows, keys, heads, size),
-    )
+def _(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return empty_by_token(query), empty_by_token(key), empty_by_token(value)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -118,11 +104,6 @@ def _backward_pass(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _attend.register_autograd(_backward_pass, setup_context=_setup_context)
-
-
-def _strides(*tensors: Tensor) -> list[int]:
-    """The strides of sentences, heads and tokens; the last axis is contiguous."""
-    return [stride for tensor in tensors for stride in tensor.stride()[:3]]
 
 
 def _mask_strides(mask: Tensor | None) -> tuple[int, int]:

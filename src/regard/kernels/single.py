@@ -45,12 +45,24 @@ def attend_single(
     return context[:, None, None]
 
 
+def _empty_outputs(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    return value.new_empty(len(value), value.shape[2]), key.new_empty(key.shape[:2], dtype=torch.float32)
+
+
+def _empty_gradients(
+    query: Tensor, key: Tensor, value: Tensor, v: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    sentences = len(key) if v is not None else 0  # each gives a gradient of v
+    to_v = key.new_empty(sentences, key.shape[2], dtype=torch.float32)
+    return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape), to_v
+
+
 @torch.library.custom_op("regard::single_attention", mutates_args=())
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, v: Tensor | None, b: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor]:
     rows, keys, size = key.shape
-    context, weights = value.new_empty(rows, value.shape[2]), key.new_empty(rows, keys, dtype=torch.float32)
+    context, weights = _empty_outputs(key, value)
     query, key, value = (dense(x) for x in (query, key, value))
     if rows:
         with torch.cuda.device_of(query):  # Triton uses the current device, not that of its arguments
@@ -65,8 +77,7 @@ def _attend(
 def _(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, v: Tensor | None, b: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor]:
-    rows, keys, _ = key.shape
-    return value.new_empty(rows, value.shape[2]), key.new_empty(rows, keys, dtype=torch.float32)
+    return _empty_outputs(key, value)
 
 
 @torch.library.custom_op("regard::single_attention_backward", mutates_args=())
@@ -75,12 +86,7 @@ def _attend_backward(
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     rows, keys, size = key.shape
-    gradients = (
-        query.new_empty(rows, size),
-        key.new_empty(rows, keys, size),
-        value.new_empty(rows, keys, value.shape[2]),
-        key.new_empty(rows if v is not None else 0, size, dtype=torch.float32),  # gradient of v, per sentence
-    )
+    gradients = _empty_gradients(query, key, value, v)
     grad, query, key, value = (dense(x) for x in (grad, query, key, value))
     if rows:
         with torch.cuda.device_of(query):
@@ -97,13 +103,7 @@ def _(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, v: Tensor | None, b: Tensor | None,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    rows, keys, size = key.shape
-    return (
-        query.new_empty(rows, size),
-        key.new_empty(rows, keys, size),
-        value.new_empty(rows, keys, value.shape[2]),
-        key.new_empty(rows if v is not None else 0, size, dtype=torch.float32),
-    )
+    return _empty_gradients(query, key, value, v)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

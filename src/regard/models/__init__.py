@@ -12,17 +12,7 @@ from regard.models.gpt import GPT
 from regard.models.rnn import RNN
 from regard.models.transformer import Transformer
 
-__all__ = [
-    "BERT",
-    "GPT",
-    "RNN",
-    "Generator",
-    "Record",
-    "State",
-    "Transformer",
-    "build",
-    "tree_map",
-]
+__all__ = ["BERT", "GPT", "RNN", "Generator", "Record", "State", "Transformer", "build", "tree_map"]
 
 
 def build(config: ModelConfig, device: torch.device | str = "cpu") -> nn.Module:

@@ -59,10 +59,15 @@ class Block(nn.Module):
         note(record, f"{name}.self", weights)
         x = self._add(x, context, self.attention_norm)
         if self.cross is not None and self.cross_norm is not None and source is not None:
-            query = self._before(x, self.cross_norm)
-            context, weights = cross_attend(self.cross, query, source, source_mask, record is not None)
+            # cross-attention of (B·n, T, size) to B sentences: the n hypotheses of a sentence are queries of one row
+            (rows, width, size), sentences = x.shape, source.key.shape[0]
+            shape = sentences, rows // max(sentences, 1) * width, size
+            query = self.cross.queries(self._before(x, self.cross_norm).reshape(shape))  # -> (B, H, n·T, D)
+            context, weights = self.cross(query, source, mask=source_mask, weights=record is not None)
+            if weights is not None and rows != sentences:  # (B, H, n·T, S) -> (B·n, H, T, S)
+                weights = weights.unflatten(2, (rows // sentences, width)).transpose(1, 2).flatten(0, 1)
             note(record, f"{name}.cross", weights)
-            x = self._add(x, context, self.cross_norm)
+            x = self._add(x, context.reshape(rows, width, size), self.cross_norm)
         return self._feed_forward(x, record, name), layer_cache
 
     def _feed_forward(self, x: Tensor, record: Record | None, name: str) -> Tensor:
@@ -78,19 +83,6 @@ class Block(nn.Module):
         """Add & Norm: the norm comes here in a post-norm model."""
         x = x + self.dropout(residual)
         return x if self.pre_norm else norm(x)
-
-
-def cross_attend(
-    cross: MultiHead, x: Tensor, source: Memory, mask: Mask | None, weights: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Cross-attention of (B·n, T, size) to B sentences: the n hypotheses of a sentence are queries of one row."""
-    rows, width = x.shape[:2]
-    sentences = source.key.shape[0]
-    query = cross.queries(x.reshape(sentences, rows // max(sentences, 1) * width, x.shape[-1]))  # -> (B, H, n·T, D)
-    context, attention = cross(query, source, mask=mask, weights=weights)
-    if attention is not None and rows != sentences:  # (B, H, n·T, S) -> (B·n, H, T, S)
-        attention = attention.unflatten(2, (rows // sentences, width)).transpose(1, 2).flatten(0, 1)
-    return context.reshape(rows, width, context.shape[-1]), attention
 
 
 class Stack(nn.Module):

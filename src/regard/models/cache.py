@@ -24,18 +24,12 @@ EMPTY = 2**31 - 1
 class Cache(NamedTuple):
     """Keys and values of every decoder layer; the first axis of every tensor is the hypotheses."""
 
-    layers: tuple[Memory, ...]
-    """(B, G, L, D) keys and values per layer; no layers before the first step."""
-    key_positions: Tensor
-    """(B, L) position of each key."""
-    next_position: Tensor
-    """(B,) position of each row's next token."""
-    length: int
-    """Cached keys of the longest row."""
-    unpadded: bool
-    """Every row holds positions 0 to length - 1, so causality alone decides and no mask is needed."""
-    capacity: int
-    """Slots allocated ahead and written in place; 0: each step makes new tensors and older states stay valid."""
+    layers: tuple[Memory, ...]  # (B, G, L, D) keys and values per layer; no layers before the first step
+    key_positions: Tensor  # (B, L) position of each key
+    next_position: Tensor  # (B,) position of each row's next token
+    length: int  # cached keys of the longest row
+    unpadded: bool  # every row holds positions 0 to length - 1, so causality alone decides and no mask is needed
+    capacity: int  # slots allocated ahead and written in place; 0: each step makes new tensors, older states stay valid
 
     def filled(self) -> Cache:
         """This cache without its empty slots; the tensors are views."""
@@ -46,21 +40,14 @@ class Cache(NamedTuple):
 class SearchCache(NamedTuple):
     """Keys and values of the hypotheses of a search, at fixed addresses: see `Slots`."""
 
-    layers: tuple[Memory, ...]
-    """(R, G, L, D) keys and values per layer; no layers before the first step."""
-    table: Tensor
-    """(R, L) row in which each token of a hypothesis was written; from the next position on, its own."""
-    positions: Tensor
-    """(R,) position of each row's next token."""
+    layers: tuple[Memory, ...]  # (R, G, L, D) keys and values per layer; no layers before the first step
+    table: Tensor  # (R, L) row in which each token of a hypothesis was written; from the next position on, its own
+    positions: Tensor  # (R,) position of each row's next token
 
     @property
     def length(self) -> int:
         """0: it is the search that limits the length."""
         return 0
-
-    @property
-    def unpadded(self) -> bool:
-        return True
 
     @property
     def capacity(self) -> int:
@@ -70,12 +57,9 @@ class SearchCache(NamedTuple):
 class NewTokens(NamedTuple):
     """Positions and visibility of the T tokens of one step, the same for all layers."""
 
-    positions: Tensor
-    """(B, T)"""
-    mask: Tensor | Packed | None
-    """(B, 1, T, L), True where a new token may attend, or None; in training, packed sentences."""
-    causal: bool
-    """The cache was empty and the new tokens attend to each other causally."""
+    positions: Tensor  # (B, T)
+    mask: Tensor | Packed | None  # (B, 1, T, L), True where a new token may attend; in training, packed sentences
+    causal: bool  # the cache was empty and the new tokens attend to each other causally
 
 
 def empty_cache(rows: int, device: torch.device, capacity: int = 0) -> Cache:
@@ -151,19 +135,17 @@ def advance(
 def extend(cache: Cache | SearchCache, layer: int, new: Memory, tokens: NewTokens) -> tuple[Memory, Memory | Slots]:
     """Append the new keys and values of one layer; returns the layer's cache and the part of it to attend to."""
     if not cache.capacity:
-        if not cache.layers:
-            return new, new
-        both = Memory(*(torch.cat(pair, dim=2) for pair in zip(cache.layers[layer], new, strict=True)))
-        return both, both
+        if cache.layers:
+            new = Memory(*(torch.cat(pair, dim=2) for pair in zip(cache.layers[layer], new, strict=True)))
+        return new, new
     if cache.layers:
         slots = cache.layers[layer]
     else:
         slots = Memory(*(x.new_zeros(*x.shape[:2], cache.capacity, x.shape[3]) for x in new))
     if isinstance(cache, SearchCache):
         return slots, Slots(*slots, cache.table, cache.positions, *new)
-    width = new.key.shape[2]
     if cache.unpadded:  # all rows write at the same positions: a slice is enough
-        end = cache.length + width
+        end = cache.length + new.key.shape[2]
         for slot, x in zip(slots, new, strict=True):
             slot[:, :, cache.length : end] = x
         return slots, Memory(slots.key[:, :, :end], slots.value[:, :, :end])

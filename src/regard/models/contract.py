@@ -28,10 +28,8 @@ Layers count from 0. A recurrent decoder with attention has one `decoder.0.cross
 class State(NamedTuple):
     """The state of a generation between two steps."""
 
-    memory: Any
-    """The encoded source: one row per sentence, never reordered."""
-    past: Any
-    """Decoder state or cache: one row per hypothesis, reordered by beam search."""
+    memory: Any  # the encoded source: one row per sentence, never reordered
+    past: Any  # decoder state or cache: one row per hypothesis, reordered by beam search
 
 
 class Generator(Protocol):
@@ -86,17 +84,13 @@ def check_tokens(tokens: Tensor, vocabulary: int, name: str) -> None:
 
 
 def check_mask(mask: Tensor | None, tokens: Tensor, name: str) -> None:
-    """Check that a padding mask is boolean, has the shape of the tokens and hides only the end of each row.
-
-    Reading a mask waits for the GPU, so training does not call this; its batches are always padded on the right.
-    """
+    """Check that a padding mask is boolean, has the shape of the tokens and, on a CPU, hides only ends of rows."""
     if mask is None:
         return
     valid = mask.dtype == torch.bool and mask.shape == tokens.shape
-    is_captured = mask.is_cuda and torch.cuda.is_current_stream_capturing()
-    if not valid or (
-        not torch.compiler.is_compiling() and not is_captured and bool((mask[:, 1:] & ~mask[:, :-1]).any())
-    ):
+    if valid and mask.device.type == "cpu" and not torch.compiler.is_compiling():
+        valid = not bool((mask[:, 1:] & ~mask[:, :-1]).any())
+    if not valid:
         raise InputError(
             f"the mask of {name} must be bool of shape {tuple(tokens.shape)}, True for tokens and False for padding at "
             "the end of a row"

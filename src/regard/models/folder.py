@@ -73,7 +73,7 @@ def load_model(
     config = load_config(folder) if config is None else config
     tensors = load_weights(folder)
     model = build(config.model, "meta")
-    check_shapes(model, tensors, folder / MODEL)
+    check_shapes(model, tensors, folder / MODEL)  # before memory is allocated
     dtype = functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors.values()])
     # The weights are copied, so that they no longer depend on the file and shared modules stay shared.
     model = model.to(dtype).to_empty(device=device)
@@ -164,18 +164,12 @@ def check_shapes(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file, without metadata, whose order changes from process to process."""
+    path.touch()
+    mode = path.stat().st_mode  # safetensors makes files that only their owner can read
     try:
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
-        path.chmod(0o666 & ~_umask())  # safetensors makes files that only their owner can read
+        path.chmod(mode)
     except SafetensorError as error:
         if code := re.search(r"os error (\d+)", str(error)):
             raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
         raise
-
-
-@functools.cache
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    umask = os.umask(0o022)
-    os.umask(umask)
-    return umask

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import sinusoidal
+from regard.attention.multihead import initialise
 from regard.attention.positions import sinusoidal_fairseq
 from regard.attention.prepacked import PrepackedLinear
 from regard.config import ModelConfig
@@ -42,13 +43,8 @@ class FeedForward(nn.Module):
         self.activation, self.gated = ACTIVATIONS[config.activation], config.gated
         self.up_proj = nn.Linear(config.size, inner * (2 if config.gated else 1), bias=config.bias)
         self.down_proj = nn.Linear(inner, config.size, bias=config.bias)
-        with torch.no_grad():
-            for block in self.up_proj.weight.split(inner):
-                nn.init.xavier_uniform_(block)
-        nn.init.xavier_uniform_(self.down_proj.weight)
-        if config.bias:
-            nn.init.zeros_(self.up_proj.bias)
-            nn.init.zeros_(self.down_proj.bias)
+        initialise(self.up_proj, [inner] * (2 if config.gated else 1))
+        initialise(self.down_proj)
 
     def forward(self, x: Tensor) -> Tensor:
         wide = self.up_proj(x)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.attention import Cosine, Memory, make_score
 from regard.attention.core import attend_unchecked
 from regard.attention.masks import over_queries
+from regard.attention.multihead import initialise
 from regard.attention.scores import unit
 from regard.config import ModelConfig
 from regard.devices import supports_bf16
@@ -39,12 +40,9 @@ Hidden = tuple[Tensor, ...]
 class Source(NamedTuple):
     """The encoded source: a memory to attend to, or one fixed vector."""
 
-    memory: Memory | None
-    """(B, 1, S, key), (B, 1, S, C)"""
-    mask: Tensor | None
-    """(B, 1, 1, S)"""
-    fixed: Tensor | None
-    """(B, C)"""
+    memory: Memory | None  # (B, 1, S, key), (B, 1, S, C)
+    mask: Tensor | None  # (B, 1, 1, S)
+    fixed: Tensor | None  # (B, C)
 
 
 class RNN(nn.Module):
@@ -57,9 +55,8 @@ class RNN(nn.Module):
         size, embedding, context = config.size, config.embedding_size, config.encoder_state_size
 
         self.source = _embedding(config.vocabulary, embedding)
-        self.target = (
-            self.source if config.tie_embeddings == "all" else _embedding(config.target_vocabulary_size, embedding)
-        )
+        shared = config.tie_embeddings == "all"
+        self.target = self.source if shared else _embedding(config.target_vocabulary_size, embedding)
         widths = [embedding] + [context] * (config.encoder_layers - 1)
         self.encoder = nn.ModuleList(
             BidirectionalLayer(config.cell, width, config.direction_size, bidirectional=config.bidirectional)
@@ -82,28 +79,20 @@ class RNN(nn.Module):
             self.deep_output = nn.Linear(size + embedding + context, 2 * config.deep_output_size)
         else:
             self.deep_output = nn.Linear(context + size, config.deep_output_size)
-        self.output = (
-            None
-            if config.tie_embeddings != "none"
-            else nn.Linear(config.deep_output_size, config.target_vocabulary_size, bias=False)
-        )
-        self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
+        vocabulary, deep = config.target_vocabulary_size, config.deep_output_size
+        self.output = None if config.tie_embeddings != "none" else nn.Linear(deep, vocabulary, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary))
         self.dropout = nn.Dropout(config.dropout)
         for layer in (self.bridge, self.query_proj, self.key_proj, self.deep_output, self.output):
             if layer is not None:
-                nn.init.xavier_uniform_(layer.weight)
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
+                initialise(layer)
 
     def start(
         self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
     ) -> State:
         """Encode the source (B, S); `capacity` is for families with a cache."""
-        check_mask(mask, source, "source")
-        return self._start(source, mask, record)
-
-    def _start(self, source: Tensor, mask: Tensor | None, record: Record | None = None) -> State:
         check_tokens(source, self.config.vocabulary, "source")
+        check_mask(mask, source, "source")
         lengths = None if mask is None else mask.sum(1).clamp(min=1)
         states = self.dropout(self.source(source))
         note(record, "encoder.embedding", states)
@@ -113,27 +102,25 @@ class RNN(nn.Module):
             states, forward, backward = layer(states, lengths)
             note(record, f"encoder.{depth}.hidden", states)
         note(record, "encoder.output", states)
-        ends = forward if backward is None else torch.cat([forward, backward], dim=-1)
         if self.score is None:
-            return State(Source(None, None, ends), self._first_hidden(ends))
-        # under autocast the projection is bf16 and the states are fp32
-        key = states if self.key_proj is None else self.key_proj(states).to(states.dtype)
-        key = unit(key) if isinstance(self.score, Cosine) else key
-        memory = Memory(key[:, None], states[:, None])
-        visible = None if mask is None else over_queries(mask)
-        return State(Source(memory, visible, None), self._first_hidden(forward if backward is None else backward))
-
-    def _first_hidden(self, summary: Tensor) -> tuple[Hidden, ...]:
-        """s(0) of every layer: tanh(W h + b)."""
-        parts = torch.tanh(self.bridge(summary)).split(self.config.size, dim=-1)
+            summary = forward if backward is None else torch.cat([forward, backward], dim=-1)
+            encoded = Source(None, None, summary)
+        else:
+            # under autocast the projection is bf16 and the states are fp32
+            key = states if self.key_proj is None else self.key_proj(states).to(states.dtype)
+            key = unit(key) if isinstance(self.score, Cosine) else key
+            visible = None if mask is None else over_queries(mask)
+            summary = forward if backward is None else backward
+            encoded = Source(Memory(key[:, None], states[:, None]), visible, None)
+        parts = torch.tanh(self.bridge(summary)).split(self.config.size, dim=-1)  # s(0) of all layers: tanh(W h + b)
         per_layer = 1 if self.config.cell == "gru" else 2
-        return tuple(parts[i : i + per_layer] for i in range(0, len(parts), per_layer))
+        return State(encoded, tuple(parts[i : i + per_layer] for i in range(0, len(parts), per_layer)))
 
     def forward(self, batch: Batch, record: Record | None = None) -> Tensor:
         """For training: the teacher-forced logits of the whole target; the decoder fills the record."""
         assert batch.source is not None
         assert batch.target_in is not None
-        return self.step(batch.target_in, self._start(batch.source, batch.mask), record)[0]
+        return self.step(batch.target_in, self.start(batch.source, batch.mask), record)[0]
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Decode: (B, T) -> (B, T, V)."""
@@ -173,7 +160,8 @@ class RNN(nn.Module):
         """Token by token, since each context is part of the next state: all s(t-1), all c(t), and the last state."""
         first, *upper = self.decoder
         assert isinstance(first, RecurrentLayer)
-        embedding_weight, context_weight = first.input_weights(embedded.shape[-1])
+        input_weight, width = first.rnn.all_weights[0][0], embedded.shape[-1]
+        embedding_weight, context_weight = input_weight[:, :width], input_weight[:, width:]
         if torch.is_autocast_enabled(embedded.device.type):  # once, not at every step
             context_weight = context_weight.to(torch.get_autocast_dtype(embedded.device.type))
         products = F.linear(embedded, embedding_weight)  # of all tokens at once: these need no context
@@ -244,7 +232,16 @@ class RecurrentLayer(nn.Module):
         self.is_gru = cell == "gru"
         self.size = size
         self.rnn: nn.GRU | nn.LSTM = (nn.GRU if self.is_gru else nn.LSTM)(inputs, size, batch_first=True)
-        _initialise(self.rnn, size)
+        # Xavier for input matrices, orthogonal for recurrent ones; the forget gate of an LSTM starts with bias 1
+        with torch.no_grad():
+            for name, parameter in self.rnn.named_parameters():
+                if name.startswith("bias"):
+                    nn.init.zeros_(parameter)
+                elif not parameter.is_meta:
+                    for block in parameter.split(size):
+                        (nn.init.xavier_uniform_ if "ih" in name else nn.init.orthogonal_)(block)
+            if not self.is_gru:
+                self.rnn.all_weights[0][3][size : 2 * size].fill_(1.0)
 
     def forward(self, x: Tensor, hidden: Hidden | None = None) -> tuple[Tensor, Hidden]:
         """The whole sentence in one fused call: (B, T, I) -> (B, T, N), and the state after the last token."""
@@ -256,16 +253,16 @@ class RecurrentLayer(nn.Module):
         # Under autocast the kernels may return another dtype (float16 on a GPU): return the dtype of the input.
         return states.to(x.dtype), tuple(part.to(x.dtype) for part in after)
 
-    def input_weights(self, width: int) -> tuple[Tensor, Tensor]:
-        """The input matrix in two parts: for the first `width` numbers of an input, and for the rest."""
-        weight = self.rnn.all_weights[0][0]
-        return weight[:, :width], weight[:, width:]
-
     def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
         """One step, from the product of its input with the input matrix."""
         _, weight, bias, recurrent_bias = self.rnn.all_weights[0]
-        if gates.device.type == "cuda":
-            return _fused_step(gates, F.linear(hidden[0], weight), hidden, bias, recurrent_bias)
+        if gates.device.type == "cuda":  # torch's fused kernel, in the precision of the state
+            kernel = torch.ops.aten._thnn_fused_gru_cell if self.is_gru else torch.ops.aten._thnn_fused_lstm_cell
+            recurrent, state = F.linear(hidden[0], weight), hidden[-1].contiguous()
+            with torch.autocast("cuda", enabled=False):
+                gates, recurrent, *biases = (x.to(state.dtype) for x in (gates, recurrent, bias, recurrent_bias))
+                *after, _ = kernel(gates, recurrent, state, *biases)
+            return tuple(after)
         gates = gates + bias
         recurrent = F.linear(hidden[0], weight, recurrent_bias)
         if self.is_gru:
@@ -277,18 +274,6 @@ class RecurrentLayer(nn.Module):
         input_gate, forget_gate, new, output_gate = (gates + recurrent).chunk(4, -1)
         cell = torch.sigmoid(forget_gate) * hidden[1] + torch.sigmoid(input_gate) * torch.tanh(new)
         return torch.sigmoid(output_gate) * torch.tanh(cell), cell
-
-
-def _fused_step(gates: Tensor, recurrent: Tensor, hidden: Hidden, *biases: Tensor) -> Hidden:
-    """One step in torch's fused CUDA kernel, in the precision of the state."""
-    aten = torch.ops.aten
-    kernel = aten._thnn_fused_gru_cell if len(hidden) == 1 else aten._thnn_fused_lstm_cell
-    dtype = hidden[-1].dtype
-    with torch.autocast("cuda", enabled=False):
-        *after, _ = kernel(
-            gates.to(dtype), recurrent.to(dtype), hidden[-1].contiguous(), *(b.to(dtype) for b in biases)
-        )
-    return tuple(after)
 
 
 class BidirectionalLayer(nn.Module):
@@ -318,17 +303,3 @@ def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
     mirrored = lengths[:, None] - 1 - position
     index = torch.where(mirrored >= 0, mirrored, position)  # (B, T)
     return x.gather(1, index[..., None].expand_as(x))
-
-
-def _initialise(rnn: nn.GRU | nn.LSTM, size: int) -> None:
-    """Xavier for input matrices, orthogonal for recurrent ones; the forget gate of an LSTM starts with bias 1."""
-    for name, parameter in rnn.named_parameters():
-        with torch.no_grad():
-            if name.startswith("bias"):
-                nn.init.zeros_(parameter)
-            elif not parameter.is_meta:
-                for block in parameter.split(size):
-                    (nn.init.xavier_uniform_ if "ih" in name else nn.init.orthogonal_)(block)
-    if isinstance(rnn, nn.LSTM):
-        with torch.no_grad():
-            rnn.all_weights[0][3][size : 2 * size].fill_(1.0)

@@ -44,22 +44,16 @@ class Transformer(nn.Module):
             self.target.token = self.source.token
         self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
         self.decoder = Stack(config, config.decoder_layers, cross=True, name="decoder")
-        self.output = (
-            None
-            if config.tie_embeddings != "none"
-            else nn.Linear(config.size, config.target_vocabulary_size, bias=False)
-        )
-        self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size)) if config.output_bias else None
+        vocabulary = config.target_vocabulary_size
+        self.output = None if config.tie_embeddings != "none" else nn.Linear(config.size, vocabulary, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary)) if config.output_bias else None
 
     def start(
         self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
     ) -> State:
         """Encode the source (B, S); with `capacity`, caches for that many target tokens are allocated now."""
-        check_mask(mask, source, "source")
-        return self._start(source, mask, record, capacity)
-
-    def _start(self, source: Tensor, mask: Tensor | None, record: Record | None = None, capacity: int = 0) -> State:
         check_tokens(source, self.config.vocabulary, "source")
+        check_mask(mask, source, "source")
         self.source.check_length(source.shape[1], "source")
         positions = torch.arange(source.shape[1], device=source.device)
         visible = None if mask is None else over_queries(mask)
@@ -71,13 +65,11 @@ class Transformer(nn.Module):
         """For training: the teacher-forced logits of the whole target; the decoder fills the record."""
         assert batch.source is not None
         assert batch.target_in is not None
-        if batch.source_starts is not None and batch.target_starts is not None:
-            assert record is None
-            return self._packed(batch.source, batch.target_in, batch.source_starts, batch.target_starts)
-        return self.step(batch.target_in, self._start(batch.source, batch.mask), record)[0]
-
-    def _packed(self, source: Tensor, target: Tensor, source_starts: Tensor, target_starts: Tensor) -> Tensor:
-        """The logits of packed sentences: (B, S), (B, T) -> (B, T, V)."""
+        source, target = batch.source, batch.target_in
+        source_starts, target_starts = batch.source_starts, batch.target_starts
+        if source_starts is None or target_starts is None:
+            return self.step(target, self.start(source, batch.mask), record)[0]
+        assert record is None  # packed sentences have no weights
         positions = positions_in_sentences(source_starts, source.shape[1])
         x = self.encoder.encode(self.source(source, positions), positions, Packed(source_starts, source_starts), None)
         memories = self.decoder.remember(x)
@@ -95,6 +87,5 @@ class Transformer(nn.Module):
         advanced, new = advance(cache, tokens)
         x = self.target(tokens, new.positions)
         x, layers = self.decoder.decode(x, cache, new, record, source.memories, source.mask)
-        return logits(x, self.output, self.target.token, self.output_bias), State(
-            source, advanced._replace(layers=layers)
-        )
+        state = State(source, advanced._replace(layers=layers))
+        return logits(x, self.output, self.target.token, self.output_bias), state

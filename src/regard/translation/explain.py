@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard.config import ModelConfig, split_folders
-from regard.decoding import Hypothesis, SearchOptions, greedy
+from regard.decoding import Hypothesis, SearchOptions, Tree, greedy
 from regard.errors import ConfigError, InputError
 from regard.folders import write_file
 from regard.inspection import attribution, inspector
@@ -142,7 +142,7 @@ def explain(
     loaded = load(model, device) if isinstance(model, str | Path) else model
     model_traced = loaded.model if isinstance(loaded, Reader) else loaded.models[0]
     tokenizers = loaded.tokenizers if isinstance(loaded, Translator) else Tokenizers(loaded.tokenizer, loaded.tokenizer)
-    hypotheses, trees = list[Hypothesis](), None
+    hypotheses, trees = list[Hypothesis](), list[Tree]()
     if isinstance(loaded, Reader):
         if target:
             raise ConfigError(f"{name or 'this model'} is a bert, which does not generate text: leave out --target")
@@ -162,8 +162,8 @@ def explain(
             _check_positions(model_traced, len(hypotheses[0].tokens) + 1)
         else:
             # The search is that of `translate`, without a record, so that the score is exactly the same.
-            options = SearchOptions(beams or loaded.config.decode.beams, keep_trees=True)
-            ((best, *_),), _, trees = loaded.torch_engine.search([source], options)
+            options = SearchOptions(beams or loaded.config.decode.beams)
+            ((best, *_),) = loaded.torch_engine.search([source], options, trees=trees)
             hypotheses = [best]
     generator = cast(Generator, model_traced)
     traced = trace(generator, [source], hypotheses, tokenizers, texts=[text], trees=trees, hidden=True, top=TOP)[0]

@@ -12,14 +12,13 @@ import torch
 from torch import nn
 
 from regard.config import Config, ModelConfig, split_folders
-from regard.decoding import Engine, Hypothesis, SearchOptions, TorchEngine
+from regard.decoding import Encoded, Engine, Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.glossary import (
     Glossary,
     Term,
     TokenAttention,
     find_forms,
     place_terms,
-    proportional,
     token_spans,
 )
 from regard.decoding.search import NotFiniteError
@@ -104,6 +103,7 @@ class Options(NamedTuple):
     glossary: Glossary | None
     trace: bool
     hidden: bool
+    align: bool
     warn: bool
     first: int | None  # the first token of every translation, if it is not the model's choice
 
@@ -227,11 +227,12 @@ class Translator:
             beams=max(beams or self.config.decode.beams, 1 + alternatives),
             results=1 + alternatives,
             seed=seed,
-            keep_encoded=trace or hidden or align,
         )
         split = self._split([text for text in dict.fromkeys(texts) if text not in results], tag, prefix)
         distinct = list(dict.fromkeys(sentence for _, sentences in split.values() for sentence in sentences))
-        translated = self._translate_all(distinct, Options(search, glossary, trace or hidden, hidden, warn, first))
+        trace = trace or hidden
+        options = Options(search, glossary, trace, hidden, trace or align, warn, first)
+        translated = self._translate_all(distinct, options)
         for text, (parts, sentences) in split.items():
             results[text] = _join(parts, [translated[sentence] for sentence in sentences], self.max_length)
         return [results[text] for text in texts]
@@ -314,9 +315,9 @@ class Translator:
         """Search, trace if needed, and place glossary terms."""
         texts = [sentence.tag + sentence.text for sentence in batch]
         matches = [options.glossary.find(text) if options.glossary else [] for text in texts]
-        align, search = options.search.keep_encoded, options.search
+        encoded: list[Encoded] | None = [] if options.align or any(matches) else None
         try:
-            searched = self.engine.search(sources, search._replace(keep_encoded=align or any(matches)))
+            hypotheses = self.engine.search(sources, options.search, encoded)
         except NotFiniteError as error:
             raise NotFiniteError(error.sentence, batch[error.sentence].text) from None
 
@@ -326,15 +327,15 @@ class Translator:
             traces = trace(
                 cast(Generator, self.model),
                 [sources[row] for row, _ in chosen],
-                [searched.hypotheses[row][rank] for row, rank in chosen],
+                [hypotheses[row][rank] for row, rank in chosen],
                 self.tokenizers,
-                encoded=searched.encoded.select(rows) if searched.encoded and chosen else None,
+                encoded=encoded[0].select(rows) if encoded and chosen else None,
                 texts=[texts[row] for row, _ in chosen],
                 **settings,
             )
             return dict(zip(chosen, traces, strict=True))
 
-        best = [(row, 0) for row in range(len(batch)) if align]
+        best = [(row, 0) for row in range(len(batch)) if options.align]
         traces = traced(best, hidden=options.hidden, top=TOP if options.trace else 1)
         skipped = 0 if options.first is None else 1
         candidates = [
@@ -346,9 +347,9 @@ class Translator:
                     confidence(hypothesis.log_probabilities, self.calibration) if self.calibration else None,
                     log_probabilities=hypothesis.log_probabilities,
                 )
-                for hypothesis in hypotheses
+                for hypothesis in row
             ]
-            for hypotheses in searched.hypotheses
+            for row in hypotheses
         ]
         incomplete = [  # their attention shows where the terms belong
             (row, rank)
@@ -367,7 +368,7 @@ class Translator:
                 ]
                 candidates[row][rank] = result._replace(text=text, terms=terms, warnings=notes)
         return [
-            self._finish(sentence, searched.hypotheses[row][0], candidates[row], traces.get((row, 0)), options)
+            self._finish(sentence, hypotheses[row][0], candidates[row], traces.get((row, 0)), options)
             for row, sentence in enumerate(batch)
         ]
 
@@ -405,12 +406,12 @@ class Translator:
         return best._replace(warnings=notes, alignment=aligned, trace=kept, alternatives=others), words
 
 
-def _token_attention(traced: Trace) -> TokenAttention:
-    """The attention that alignments use, by token instead of by word; a model without attention gives the diagonal."""
+def _token_attention(traced: Trace) -> TokenAttention | None:
+    """The attention that alignments use, by token instead of by word; None for a model without attention."""
+    if "cross" not in traced.attention:
+        return None
     sides = traced.source, traced.target
     spans = [token_spans(side.subwords, [side.special[word] for word in side.word]) for side in sides]
-    if "cross" not in traced.attention:
-        return TokenAttention(proportional(len(traced.target.ids), len(traced.source.ids)), *spans)
     source, target = (side._replace(words=side.subwords, word=[*range(len(side.ids))]) for side in sides)
     by_token = dataclasses.replace(traced, source=source, target=target)
     return TokenAttention(alignment.cross_attention(by_token), *spans)
