@@ -62,6 +62,14 @@ def test_the_student_is_trained_with_the_recipe_and_loads(student: regard.Run) -
 
 
 @pytest.mark.slow
+def test_the_student_learns_references_too(corpus: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    assert distill(corpus, tmp_path / "run", corpus / "b.txt", precision="fp32", beams=2, say=said.append).finished
+    translations, references = (line for line in said if line.startswith("read "))
+    assert translations.split()[1] == references.split()[1] == str(len((corpus / "b.txt").read_text().splitlines()))
+
+
+@pytest.mark.slow
 def test_an_interrupted_distillation_continues_where_it_stopped(
     student: regard.Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

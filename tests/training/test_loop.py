@@ -458,6 +458,17 @@ def test_a_validation_that_is_out_of_memory_is_tried_again_after_freeing_memory(
     assert len(tried) == 3  # two validations, and the first of them twice
 
 
+def test_scores_of_different_sentences_are_compared_by_the_loss(corpus: Path, tmp_path: Path) -> None:
+    scores = iter([(40.0, 2.0, 500), (60.0, 3.0, 20)])  # the second translated the 20 easiest sentences
+
+    def validation(model: torch.nn.Module) -> Validation:
+        score, loss, sentences = next(scores)
+        return Validation(score, loss, {"bleu": score, "sentences": sentences})
+
+    progress = make_training(tmp_path, corpus, make_config("transformer")).run(validation, ignore)
+    assert (progress.best_score, progress.best_sentences) == (40.0, 500)
+
+
 @pytest.mark.slow
 def test_a_resumed_run_splits_its_batches_as_before(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

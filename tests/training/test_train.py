@@ -407,6 +407,15 @@ def test_chinese_is_validated_with_its_own_tokenizer_which_is_said(tmp_path: Pat
     assert "tok:zh" in final_scores(model, valid_set, runtime, validated)[0]["bleu"]["signature"]
 
 
+def test_final_scores_continue_a_validation_that_ran_out_of_time(tmp_path: Path) -> None:
+    config, data = make_data(write_corpus(tmp_path, lines=300), make_config("transformer"))
+    valid_set = validation_set(data, [], Files(tmp_path / "a.txt", tmp_path / "b.txt", single=False), print)
+    model, runtime = build(config.model).eval(), Runtime(find_device("cpu"), 0, 1)
+    whole, partial = final_scores(model, valid_set, runtime)[0], validate(model, valid_set, runtime)
+    partial.results = partial.results[:10]
+    assert final_scores(model, valid_set, runtime, partial)[0] == whole
+
+
 def test_starting_over_deletes_damaged_checkpoints(tmp_path: Path) -> None:
     aside = tmp_path / "checkpoints" / "damaged-update-00000003"
     aside.mkdir(parents=True)

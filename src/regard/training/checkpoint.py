@@ -52,6 +52,7 @@ class Progress:
     best_score: float | None = None
     best_loss: float | None = None  # ties go to the lower validation loss
     best_update: int = 0
+    best_sentences: int = 0  # validation sentences that were translated for the best score
     validations_since_best: int = 0
     seconds: float = 0.0  # of updates
     prepared: float = 0.0  # seconds before the first update, with train.minutes

@@ -72,7 +72,7 @@ def distill(
     The same call again resumes; Ctrl-C returns a Run that is not finished. The options are those of `train`, and:
 
     teacher: a model folder, or several joined by `+`.
-    target: references; the student learns the hypothesis of the beam with the best chrF against them.
+    target: references; the student learns them and, of each beam, the hypothesis with the best chrF against them.
     beams: the beam size of the teacher, by default that of its config.
     precision: of the teacher. On a CPU it translates with CTranslate2, if that is installed and supports it.
     fresh: discard the translations and the run in the folder and start over.
@@ -98,7 +98,7 @@ def distill(
         with folders.lock_folder(out), restored_state(find_device(device), threads):
             _check_folder(out, texts, fresh=fresh)
             if valid is None:
-                say("without --valid the student is scored against the teacher's translations, not against references")
+                say("without --valid the student is scored on held-out translations of the teacher")
             if len(list(texts.glob("*.jsonl"))) * PART_LINES < lines:
                 translator = _load_teacher(teacher, device, precision, say)
                 _translate_parts(files, texts, translator, beams, lines, observe)
@@ -106,6 +106,7 @@ def distill(
         return Run(out, 0, finished=False, scores={}, signal=signal.SIGINT)
     return train(
         texts,
+        also=[] if files.single else [(source, target, 1.0)],
         out=out,
         valid=valid,
         recipe=recipe,

@@ -267,17 +267,21 @@ class Training:
             seconds = time.perf_counter() - start
             position = self.clock.position() if settings.minutes else progress.position
             # the main process decides for all, or they might not stop together
-            score, loss, position = map(self.runtime.broadcast, (validation.score, validation.loss, position))
+            values = validation.score, validation.loss, position, validation.metrics.get("sentences", 0)
+            score, loss, position, sentences = map(self.runtime.broadcast, values)
             used = position - progress.position
             progress.position = position
             progress.next_validation = position + max(settings.validate_every, VALIDATION_GAP * used)
             best_score, best_loss = progress.best_score, progress.best_loss
             is_best = math.isfinite(score) and math.isfinite(loss)
             if is_best and best_score is not None and best_loss is not None:
-                is_best = (score, -loss) > (best_score, -best_loss)
+                # scores of different sentences, as with little time left, cannot be compared
+                comparable = sentences == progress.best_sentences
+                is_best = (score, -loss) > (best_score, -best_loss) if comparable else loss < best_loss
             progress.validations_since_best += 1
             if is_best:
                 progress.best_score, progress.best_loss, progress.best_update = score, loss, progress.update
+                progress.best_sentences = int(sentences)
                 progress.validations_since_best = 0
                 self.best_validation = progress.update, validation
             scores = {"valid_loss": validation.loss, **validation.metrics}

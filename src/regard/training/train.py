@@ -95,8 +95,9 @@ class Run(Report):
         state = "finished" if self.finished else "interrupted; the same call resumes"
         rows = [("folder", str(self.folder)), ("updates", f"{self.update:,}"), ("state", state)]
         for name, score in reversed(list(self.scores.items())):
-            value = score["score"] if isinstance(score, Mapping) else score
-            rows.append((SCORE_LABELS.get(name, name), f"{value:.3f}" if name == "loss" else f"{value:.2f}"))
+            value, sentences = (score["score"], score.get("sentences")) if isinstance(score, Mapping) else (score, None)
+            part = f" on the first {sentences:,} validation sentences" if sentences else ""  # no time for more
+            rows.append((SCORE_LABELS.get(name, name), f"{value:.3f}" if name == "loss" else f"{value:.2f}{part}"))
         return [Table(("", ""), rows, title="Training run")]
 
     def to_dict(self) -> dict[str, Any]:

@@ -125,10 +125,10 @@ def final_scores(
     if not valid_set.sources:
         return scores, None
     results = [*(validated.results if validated else ())]
-    for places in (range(MAX_SENTENCES), range(MAX_SENTENCES, len(valid_set.sources))):
+    for stop in (MAX_SENTENCES, len(valid_set.sources)):
         left = end - time.perf_counter()
-        if len(results) <= places.start and (left > 0 or not results):
-            results += translate(model, valid_set, places, left)
+        if len(results) < stop and (left > 0 or not results):
+            results += translate(model, valid_set, range(len(results), stop), left)
     calibration = calibrate(valid_set.sources, valid_set.references, results)
     references = valid_set.references[: len(results)]
     partial = {"sentences": len(results)} if len(results) < len(valid_set.sources) else {}
