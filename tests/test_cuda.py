@@ -13,14 +13,13 @@ from regard import InputError, attend
 from regard.attention import scores
 from regard.memory import free_memory
 from regard.models import build
-from regard.models.lora import add_lora
 from regard.models.rnn import RecurrentLayer
 from regard.text.batching import collate
 from regard.training.distributed import Runtime
 from regard.training.events import Event, ProblemEvent, UpdateEvent
 from regard.training.gradients import autocast
 from regard.training.losses import batch_loss
-from tests.models.families import ALL, BERTS, GENERATORS, reorder
+from tests.models.families import BERTS, GENERATORS, reorder
 from tests.training.runs import (
     compare_saves,
     copy_late,
@@ -99,14 +98,6 @@ def test_a_bert_says_on_a_gpu_what_it_says_on_a_cpu(name: str) -> None:
     expected = model.encode(source, mask=MASK)
     got = model.cuda().encode(source.cuda(), mask=MASK.cuda())
     torch.testing.assert_close(got.cpu()[MASK], expected[MASK], rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["transformer", "gpt", "rnn-additive-input-gru", "bert"])
-def test_padding_before_the_text_is_refused_on_a_gpu_as_on_a_cpu(name: str) -> None:
-    model = build(ALL[name]).cuda()
-    source, mask = torch.randint(0, 50, (3, 7)).cuda(), MASK.flip(1).cuda()
-    with pytest.raises(InputError, match="False for padding at the end of a row"):
-        model.encode(source, mask=mask) if name == "bert" else model.start(source, mask)
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -249,16 +240,3 @@ def test_a_run_goes_back_to_its_start_on_a_gpu_too(shapes: int, tmp_path: Path) 
         return losses
 
     assert run("fell", fails=True) == pytest.approx(run("slower", fails=False), rel=1e-4)
-
-
-def test_rows_that_stay_as_they_are_do_so_when_a_model_moves_to_a_gpu() -> None:
-    model = build(ALL["transformer"])
-    rows = torch.zeros(len(model.source.token.weight), dtype=torch.bool)
-    rows[7] = True
-    add_lora(model, 2, {"source.token.weight": rows})
-    model.cuda()
-    source, target = torch.randint(5, 20, (2, 3, 6), device="cuda")
-    model.step(target, model.start(source))[0].square().sum().backward()
-    gradient = model.source.token.weight.grad
-    assert gradient[7].abs().max() > 0
-    assert gradient[~rows].abs().max() == 0

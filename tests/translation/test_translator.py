@@ -70,7 +70,9 @@ class Watched:
     def __init__(self, translator: Translator, watch: Callable[[Sequence[Sequence[int]]], None]) -> None:
         self.translator, self.watch = translator, watch
 
-    def search(self, sources: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], options: SearchOptions, encoded: object = None
+    ) -> list[list[Hypothesis]]:
         self.watch(sources)
         return self.translator.torch_engine.search(sources, options)
 
@@ -208,7 +210,9 @@ class Fixed:
         ends = finished or [True] * len(texts)
         self.hypotheses = [_hypothesis(*each) for each in zip(range(len(texts)), texts, ends, strict=True)]
 
-    def search(self, sources: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], options: SearchOptions, encoded: object = None
+    ) -> list[list[Hypothesis]]:
         return [self.hypotheses for _ in sources]
 
 
