@@ -14,6 +14,7 @@ from regard.errors import ConfigError, DataError, FolderError
 from regard.folders import check_free
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+ONE_TEXT = ' For one text give FILE "".'  # ends a message about an option that takes the two sides of pairs
 
 
 def examples(*lines: str) -> Callable[[Command], Command]:
@@ -58,7 +59,8 @@ def _check(metavar: str | None) -> Callable[[typer.CallbackParam, Any], Any] | N
 
     def check_all(param: typer.CallbackParam, value: Any) -> Any:
         if isinstance(value, tuple) and any(str(path).startswith("--") for path in value):
-            raise ConfigError(f"Option '{param.opts[0]}' requires {len(value)} arguments.")
+            advice = ONE_TEXT if len(value) == 2 else ""
+            raise ConfigError(f"Option '{param.opts[0]}' requires {len(value)} arguments.{advice}")
         for path in value if isinstance(value, list | tuple) else [value]:
             if path not in (None, ""):  # the command decides what an empty name means
                 CHECKS[metavar](path)
@@ -74,7 +76,9 @@ def _check_file(name: str | Path) -> None:
 
 
 def _check_lines(name: str) -> None:
-    if os.path.isdir(name) or not (name == "-" or os.path.exists(name) or Path(name).suffix):
+    if os.path.isdir(name):
+        raise DataError(f"{name} is a folder; a file is needed here")
+    if name != "-" and not os.path.exists(name) and not Path(name).suffix:
         example = 'echo "The old house." | regard translate FOLDER'
         raise DataError(f"There is no file {name!r}. Sentences are read from a file or standard input: {example}")
     _check_file(name)

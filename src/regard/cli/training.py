@@ -20,6 +20,7 @@ from regard.errors import ConfigError
 if TYPE_CHECKING:
     from regard.training.train import Run
 
+STOPPED = "stopped; the same command resumes"
 Also = Annotated[
     list[Any],
     option("SOURCE,TARGET,WEIGHT[,TAG]", "More files, seen WEIGHT times per epoch.", parser=options.parse_corpus),
@@ -141,7 +142,7 @@ def demo(
     with viewing(quiet=False) as view:
         results = run(out, updates=updates, device=device, say=view.say, observe=view.observe)
     if not results["finished"]:
-        tables.say("stopped; the same command resumes")
+        tables.say(STOPPED)
         raise typer.Exit(128 + results["signal"])
     score, sentences, seconds = results["bleu"]["score"], results["sentences"], results["seconds"]
     lines = [f"BLEU {score:.1f} on {sentences:,} unseen sentences, after {seconds:.0f} s in all"]
@@ -167,8 +168,12 @@ def lineage(
     if updates and minutes:
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
     settings: dict[str, Any] = {"device": find_device(device), "sizes": {**SIZES, "train": pairs or SIZES["train"]}}
-    with tables.counting_bar("training") as progress:
-        results = run(out, minutes=minutes, updates=updates, **settings, say=tables.say, progress=progress)
+    try:
+        with tables.counting_bar("training") as progress:
+            results = run(out, minutes=minutes, updates=updates, **settings, say=tables.say, progress=progress)
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
+        tables.say(STOPPED)
+        raise
     lines = []
     for verdict in results["verdicts"]:
         claim = "as the papers say" if verdict["holds"] else "not as the papers say"

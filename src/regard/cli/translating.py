@@ -57,7 +57,7 @@ def translate(
     tags: Annotated[Tags, option(None, "Keep <tags> and {placeholders}; auto: in lines with tags.")] = "auto",
     languages: options.Languages = None,
     everything: Annotated[bool, flag("--all", "In a document, also replace existing translations.")] = False,
-    trace: Annotated[Path | None, option("X.html", "Draw the attention of the first line (.html, .png, .svg).")] = None,
+    trace: Annotated[Path | None, option("FIGURE", "Draw the attention of the first line (.html, .png, .svg).")] = None,
     engine: options.Engine = "auto",
     precision: options.Precision = "auto",
     values: options.Values = [],  # noqa: B006 - typer copies it
@@ -164,6 +164,8 @@ def _translate_lines(
     if trace is not None and job.first_text:
         (result,) = job.results([job.first_text], translator, trace=True)
         next(iter(result.parts), result).draw(trace, force=force)
+    elif trace is not None:
+        tables.say(f"regard: no line was translated, so there is nothing to draw in {trace}")
 
 
 def _translate_on_cluster(job: LineJob, load: Callable[[], Translator], out: Path, **settings: Any) -> None:
@@ -205,11 +207,12 @@ def _count_lines(file: str) -> int | None:
 
 def _report(outcome: Outcome, file: str, out: Path | None, *, lines: int | None = None) -> dict[str, Any]:
     """Print what needs attention on standard error; return the report for --json. A document has no `lines`."""
-    failures = _report_failed(outcome.failed, file, "its translation is empty" if lines else "it is left as it was")
+    failures = _report_failed(outcome.failed, file, "it is left as it was" if lines is None else "its translation is empty")
     if outcome.split:
         tables.say(f"{counted(outcome.split, 'line')} had a sentence that was too long for the model and was split")
+    place = "" if lines is None else "line "
     for where, term in outcome.missing.first:
-        tables.say(f"regard: glossary: term {term} not placed in {'line ' if lines else ''}{where}")
+        tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
     if total := outcome.terms.total():
         counts = ", ".join(f"{count:,} {status}" for status, count in outcome.terms.items())
         tables.say(f"glossary: {counted(total, 'term')}: {counts}")

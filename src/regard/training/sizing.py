@@ -264,8 +264,9 @@ def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
     layers = {"bert": f"{model.encoder_layers}", "gpt": f"{model.decoder_layers}"}.get(
         model.family, f"{model.encoder_layers}+{model.decoder_layers}"
     )
-    article, parameters = "an" if model.family == "rnn" else "a", f"{count(config).total / 1e6:,.1f} million parameters"
-    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters})"
+    article, total = "an" if model.family == "rnn" else "a", count(config).total
+    parameters = f"{total / 1e6:,.1f} million" if total >= 1e5 else f"{total:,}"
+    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
     if settings.minutes:
         minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
