@@ -44,7 +44,8 @@ class View:
 
     def observe(self, event: Event) -> None:
         """Update the view with an event."""
-        (self._lines if self._live is None else self._statistics).observe(event)
+        observer = self._lines if self._live is None else self._statistics
+        observer.observe(event)
 
     def receive(self, number: int) -> None:
         """Print a message for SIGINT or SIGTERM; if the same signal comes again, end the process.

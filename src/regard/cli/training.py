@@ -25,7 +25,7 @@ Also = Annotated[
     list[Any],
     option("SOURCE,TARGET,WEIGHT[,TAG]", "More files, seen WEIGHT times per epoch.", parser=options.parse_corpus),
 ]
-Recipe = Annotated[str | None, option("NAME or FILE", "A tested config. By default one for data and hardware.")]
+Recipe = Annotated[str | None, option("NAME or FILE", "A tested config. By default one that fits data and machine.")]
 
 
 @examples(
@@ -41,7 +41,9 @@ def train(
     valid: options.Valid = None,
     also: Also = [],  # noqa: B006 - typer copies it
     tag: options.Tag = "",
-    start_from: Annotated[list[Path], option("FOLDER", "Fine-tune a model, or join two berts.", "--from")] = [],  # noqa: B006 - typer copies it
+    start_from: Annotated[
+        list[Path], option("FOLDER", "Fine-tune a model, or two berts as a translator.", "--from")
+    ] = [],  # noqa: B006 - typer copies it
     alignments: Annotated[Path | None, option("FILE", "Word alignments (i-j) for train.guided_alignment.")] = None,
     recipe: Recipe = None,
     updates: Annotated[int | None, option("N", "Train for N updates.", min=1)] = None,

@@ -50,13 +50,15 @@ def translate(
     to: Annotated[str, option("TOKEN", "Start every translation with this language code, such as fra_Latn.")] = "",
     jsonl: Annotated[bool, flag("--jsonl", "Read JSON objects and add their translations.")] = False,
     field: Annotated[str, option("NAME", "With --jsonl: the field with the text.")] = "text",
-    add: Annotated[Any, option("NAMES", "For --jsonl: score,confidence,warnings,alignment.", parser=_parse_names)] = "",
+    add: Annotated[
+        Any, option("NAMES", "With --jsonl: add score,confidence,warnings,alignment.", parser=_parse_names)
+    ] = "",
     glossary: Annotated[Path | None, option("TSV", "Source terms and, after tabs or |, their target terms.")] = None,
     keep: Annotated[Path | None, option("FILE", "Words and /regular expressions/ to copy, one per line.")] = None,
     ignore_case: Annotated[bool, flag("--ignore-case", "Ignore case in --glossary.")] = False,
     tags: Annotated[Tags, option(None, "Keep <tags> and {placeholders}; auto: in lines with tags.")] = "auto",
     languages: options.Languages = None,
-    everything: Annotated[bool, flag("--all", "In a document, also replace existing translations.")] = False,
+    everything: Annotated[bool, flag("--all", "In TMX, XLIFF and PO files, also replace translations.")] = False,
     trace: Annotated[Path | None, option("FIGURE", "Draw the attention of the first line (.html, .png, .svg).")] = None,
     engine: options.Engine = "auto",
     precision: options.Precision = "auto",
@@ -207,10 +209,10 @@ def _count_lines(file: str) -> int | None:
 
 def _report(outcome: Outcome, file: str, out: Path | None, *, lines: int | None = None) -> dict[str, Any]:
     """Print what needs attention on standard error; return the report for --json. A document has no `lines`."""
-    failures = _report_failed(outcome.failed, file, "it is left as it was" if lines is None else "its translation is empty")
+    place, consequence = ("", "it is left as it was") if lines is None else ("line ", "its translation is empty")
+    failures = _report_failed(outcome.failed, file, consequence)
     if outcome.split:
         tables.say(f"{counted(outcome.split, 'line')} had a sentence that was too long for the model and was split")
-    place = "" if lines is None else "line "
     for where, term in outcome.missing.first:
         tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
     if total := outcome.terms.total():
@@ -247,8 +249,8 @@ def generate(
     prompt: Annotated[str, argument("PROMPT", "The beginning of the text; may be empty.")] = "",
     tokens: Annotated[int, option("N", "The maximum number of tokens.", min=1)] = 200,
     greedy: Annotated[bool, flag("--greedy/--sample", "Take the most probable token every time.")] = False,
-    temperature: Annotated[float | None, option("T", "By default that of the config.", min=0)] = None,
-    top_p: Annotated[float | None, option("P", "Sample only the most probable share P.", min=0, max=1)] = None,
+    temperature: Annotated[float | None, option("T", "Sampling temperature, else the config's.", min=0)] = None,
+    top_p: Annotated[float | None, option("P", "Nucleus sampling with probability P.", min=0, max=1)] = None,
     seed: Annotated[int, option("N", "The random seed.", min=0)] = 1,
     stop: Annotated[list[str], option("TEXT", "End before this text; may be repeated.")] = [],  # noqa: B006
     device: options.Device = "auto",

@@ -199,9 +199,10 @@ class Training:
                 )
             progress.split *= 2
             self._without_graphs(self.model)
-            update, parts_each = progress.update, progress.split
-            message = f"out of GPU memory after update {update:,}: batches are split into {parts_each} parts"
-            self._observe(ProblemEvent("split", update, message, {"parts": parts_each}))
+            message = (
+                f"out of GPU memory after update {progress.update:,}: batches are split into {progress.split} parts"
+            )
+            self._observe(ProblemEvent("split", progress.update, message, {"parts": progress.split}))
 
     def _without_graphs(self, model: nn.Module) -> list[nn.Module]:
         """Free the memory of the CUDA graphs; returns the model, which `in_parts` validates again."""
@@ -357,7 +358,7 @@ class Training:
             with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver:
                 self._save(saver)
         end = f"{settings.minutes:g} minutes" if settings.minutes else f"{settings.updates:,} updates"
-        return f"continues after update {progress.update:,} to {end}; the learning rate follows its schedule to there"
+        return f"continues after update {progress.update:,} to {end}; the learning rate follows the longer schedule"
 
     def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
         """The newest intact checkpoint, which the main process chooses for all, and messages about damaged ones."""

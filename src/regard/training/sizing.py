@@ -183,9 +183,8 @@ def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts:
         is_free = "train.packed" in unset and not config.train.batch_shapes
         has_kernels = facts.has_packed_kernels and config.train.precision != "fp32"
         packs = config.train.packed or (is_free and has_kernels and config.can_pack)
-        config = _fill(
-            config, unset, {"train.packed": True} if packs else {"train.batch_shapes": GRAPH_SHAPES[size >= 512]}
-        )
+        batches = {"train.packed": True} if packs else {"train.batch_shapes": GRAPH_SHAPES[size >= 512]}
+        config = _fill(config, unset, batches)
     return config
 
 
