@@ -14,7 +14,7 @@ import typer
 
 from regard.cli import options, tables
 from regard.cli.options import argument, examples, flag, option
-from regard.config import Config, find_config, parse_assignments, run_values
+from regard.config import Config, find_config, load_config, parse_assignments, run_values
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def _run(verb: Callable[..., Run], arguments: dict[str, Any], *, as_json: bool) 
     if not is_main:
         return
     if run.finished and not run.is_new:
-        rest = "there is nothing left to do; a larger --updates, or --minutes, continues it"
+        more = "--minutes" if load_config(run.folder).train.minutes else "--updates"
+        rest = f"there is nothing left to do; a larger {more} continues it"
         tables.say(f"{run.folder} was finished at update {run.update:,}: {rest}")
     if run.finished or as_json:
         tables.show(run, as_json=as_json)
