@@ -368,6 +368,8 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     elif runtime.broadcast(runtime.is_main and _has_model(out, say)):
         saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
         return Run(out, progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
+    else:
+        say(f"resumed at update {progress.update:,}")  # to score the model
     observe(ActivityEvent(progress.update, "scoring"))
     scores = _finish(request, training, valid_set, say) if runtime.is_main else {}
     runtime.barrier()
