@@ -77,7 +77,7 @@ def translate(
         raise ConfigError("--add writes into the objects of --jsonl: give --jsonl too")
     document = not jsonl and _is_document(file)
     if document and (out is None or alternatives or trace is not None):
-        raise ConfigError(f"{file} is translated in place: it needs --out FILE, without --alternatives and --trace")
+        raise ConfigError(f"{file} is a document: it needs --out FILE, without --alternatives and --trace")
     if cluster and (document or trace is not None or file == "-" or out is None):
         raise ConfigError("--cluster translates the lines of a file, not a document, with --out and without --trace")
     if as_json and out is None:

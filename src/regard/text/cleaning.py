@@ -71,7 +71,7 @@ class Chunk(NamedTuple):
 
 # The rules
 
-# the phrase that reports each rule; find_duplicates applies the last one, for it has to know all earlier chunks
+# the phrase that reports each rule; find_duplicates applies the last rule, because it needs all earlier chunks
 RULES = {
     "empty": "{count:,} empty",
     "long": "{count:,} longer than {max_length}",
