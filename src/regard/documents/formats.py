@@ -22,8 +22,8 @@ from regard.errors import DataError, did_you_mean
 from regard.text import files
 from regard.text.files import Origin, Pair, UnreadableLine, display_name, uncompressed_name
 
-EXTENSIONS = dict.fromkeys((".xliff", ".xlf", ".sdlxliff", ".mxliff"), "xliff")
-EXTENSIONS |= {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tmx": "tmx", ".po": "po", ".pot": "po"}
+EXTENSIONS = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tmx": "tmx", ".po": "po", ".pot": "po"}
+EXTENSIONS |= dict.fromkeys((".xliff", ".xlf", ".sdlxliff", ".mxliff"), "xliff")
 
 UNSUPPORTED = {  # their markup would be translated as text
     *(".srt", ".vtt", ".md", ".rst", ".tex", ".htm", ".html", ".xml", ".doc", ".docx", ".odt", ".rtf", ".pdf", ".pptx"),
