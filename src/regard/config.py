@@ -59,7 +59,8 @@ class ModelConfig:
     activation: Activation = "relu"  # relu, gelu, gelu_tanh (GPT-2's), silu or swiglu (gated, with a third matrix)
     bias: bool = True  # whether linear layers have biases
     output_bias: bool = False  # whether the logits of a transformer or gpt have a bias
-    tie_embeddings: Literal["all", "target", "none"] = "all"  # source, target and output (all), target and output, none
+    # weight tying: one matrix for source, target and output embeddings (all), for target and output (target), or none
+    tie_embeddings: Literal["all", "target", "none"] = "all"
     dropout: float = 0.1  # dropout on embeddings and on the output of each sub-layer
     attention_dropout: float = 0.0  # dropout on attention weights
     token_types: int = 2  # number of segment types of a bert; 0: none
@@ -68,7 +69,8 @@ class ModelConfig:
     cell: Literal["gru", "lstm"] = "gru"  # recurrent cell of an rnn: gru or lstm
     bidirectional: bool = True  # whether the encoder of an rnn is bidirectional
     score: Score = "auto"  # attention score; none: one fixed context vector; auto: additive in an rnn, else scaled_dot
-    feed: Literal["input", "output"] = "input"  # an rnn's context goes into the cell (from s(t-1)), or beside s(t)
+    # where the context of an rnn goes: into the cell (attention from s(t-1)), or to the output, beside s(t)
+    feed: Literal["input", "output"] = "input"
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -96,8 +98,11 @@ class ModelConfig:
         require(self.score != "none", f"model.score = none is for model.family = rnn: a {self.family} needs attention")
         if self.positions == "rotary":
             require(self.family != "bert", "model.positions = rotary is for transformer and gpt, not for bert")
-            heading = "model.positions = rotary: model.size / model.heads"
-            require(self.head_size % 2 == 0, f"{heading} ({size} / {heads} = {self.head_size}) must be even")
+            require(
+                self.head_size % 2 == 0,
+                "model.positions = rotary: model.size / model.heads "
+                f"({size} / {heads} = {self.head_size}) must be even",
+            )
 
     def _check_recurrent(self) -> None:
         directions = 2 if self.bidirectional else 1
@@ -201,8 +206,10 @@ class TextConfig:
         check_range(self, "context_length", 2)
         check_range(self, "bpe_dropout mask_probability", 0, below=1)
         require(not self.bpe_dropout or self.tokenizer == "bpe", "text.bpe_dropout is for text.tokenizer = bpe")
-        exact = f"text.continuous keeps line ends: set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}"
-        require(not self.continuous or self.tokenizer in EXACT_TOKENIZERS, exact)
+        require(
+            not self.continuous or self.tokenizer in EXACT_TOKENIZERS,
+            f"text.continuous keeps line ends: set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}",
+        )
         for rule in self.cleaning.split():
             if rule not in CLEANING:
                 raise ConfigError(f"text.cleaning has no rule {rule}.{did_you_mean(rule, CLEANING)}")
@@ -212,7 +219,7 @@ class TextConfig:
 class TrainConfig:
     """How a model is trained."""
 
-    updates: int = 20000  # optimizer updates; with train.minutes the length of the schedule, at the end those made
+    updates: int = 20000  # optimizer updates; with train.minutes the length of the schedule, and at the end those made
     minutes: float = 0.0  # minutes of the run, preparation and scoring included, instead of updates; 0: no limit
     batch_tokens: int = 8192  # padded source and target tokens in a micro-batch, over all processes
     gradient_accumulation: int = 1  # micro-batches per update
@@ -257,8 +264,9 @@ class DecodeConfig:
     """Search and sampling."""
 
     beams: int = 5  # beam size; 1: greedy search
-    early_stopping: EarlyStopping = "shrink"  # ended hypotheses take places of the beam; others: as in transformers
-    first_token: str = ""  # first token of every translation, such as a language code (--to); empty: the model's
+    # shrink: ended hypotheses take places of the beam; yes, no and never: as in transformers
+    early_stopping: EarlyStopping = "shrink"
+    first_token: str = ""  # first token of every translation, such as a language code (--to); empty: none
     length_penalty: float = 1.0  # log-probabilities are divided by the length to this power; 0: none, short outputs win
     coverage_penalty: float = 0.0  # weight of the coverage penalty, for source words that got little attention
     max_length_ratio: float = 3.0  # maximum length of a translation, as a multiple of the source's tokens
@@ -289,8 +297,10 @@ class Config:
 
     def __post_init__(self) -> None:
         model, train = self.model, self.train
-        pairs = f"text.continuous is for model.family = gpt or bert: a {model.family} learns from pairs"
-        require(not self.text.continuous or not model.is_translator, pairs)
+        require(
+            not self.text.continuous or not model.is_translator,
+            f"text.continuous is for model.family = gpt or bert: a {model.family} learns from pairs",
+        )
         require(
             not train.packed or self.can_pack,
             "train.packed is for a transformer whose score is not additive, with heads of at most "
@@ -327,9 +337,10 @@ class Config:
 
     def over(self, values: Mapping[str, Any]) -> Self:
         """This config with some fields replaced by nested plain values."""
-        old = self.values()
-        new = {name: {**old.get(name, {}), **x} if isinstance(x, Mapping) else x for name, x in values.items()}
-        return self.read({**old, **new})
+        merged: dict[str, Any] = self.values()
+        for name, section in values.items():
+            merged[name] = {**merged.get(name, {}), **section} if isinstance(section, Mapping) else section
+        return self.read(merged)
 
     def with_values(self, assignments: Iterable[str] | Mapping[str, Any]) -> Self:
         """This config with fields set: `section.field=value`, or a mapping of {"section.field": value}."""
@@ -367,8 +378,8 @@ def run_values(
     """The config fields that a call of train sets, by their names."""
     if minutes is not None:
         require(0 < minutes < math.inf, f"--minutes ({minutes}) must be a number of minutes above 0")
-        one = updates is None and "train.updates" not in config
-        require(one, "--updates and --minutes both say how long to train: give one of them")
+        has_updates = updates is not None or "train.updates" in config
+        require(not has_updates, "--updates and --minutes both say how long to train: give one of them")
     values = {"train.updates": updates, "train.minutes": minutes if updates is None else 0.0, "train.seed": seed}
     return {**config, **{name: value for name, value in values.items() if value is not None}}
 

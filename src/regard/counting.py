@@ -86,7 +86,7 @@ def _part_name(config: ModelConfig, name: str) -> str:
     if match := re.match(r"(encoder|decoder)\.(blocks|norm)\.", name):
         part = {"blocks": "layers.", "norm": "final norm." if one_stack else "norm."}[match[2]]
         return ("" if one_stack else match[1] + ".") + part + name.removeprefix(match[0])
-    for prefix, part in {
+    parts = {
         "source.": "embeddings." if one_table else "source embeddings.",
         "target.": "embeddings." if one_stack else "target embeddings.",
         "query_proj.": "attention.query_proj.",
@@ -94,7 +94,8 @@ def _part_name(config: ModelConfig, name: str) -> str:
         "score.": "attention.score.",
         "deep_output.": "output.deep_output.",
         "output_bias": "output.bias",
-    }.items():
+    }
+    for prefix, part in parts.items():
         if name.startswith(prefix):
             return part + name.removeprefix(prefix)
     return name
@@ -183,9 +184,8 @@ def _rnn_flops(config: ModelConfig, source: int, target: int) -> dict[str, int]:
     score, attention = config.score_name, 0
     if score != "none":  # the scores and the weighted sums, then the projections
         attention = target * source * 2 * ((size if score == "additive" else context) + context)
-        attention += (
-            2 * size * {"additive": target * size + source * context, "general": target * context}.get(score, 0)
-        )
+        projections = {"additive": target * size + source * context, "general": target * context}
+        attention += 2 * size * projections.get(score, 0)
     deep_inputs = 2 * (size + width + context) if config.feed == "input" else size + context
     output = target * 2 * config.deep_output_size * (deep_inputs + config.target_vocabulary_size)
     return {"encoder": encoder, "bridge": bridge, "attention": attention, "decoder": decoder, "output": output}
@@ -213,17 +213,18 @@ def estimate_memory(
     config: ModelConfig, parameters: int, batch: int, source: int, target: int, precision: str
 ) -> Memory:
     """Memory for B pairs in a batch. In bf16 the master weights, gradients and Adam's two averages stay in fp32."""
-    number = PRECISIONS[precision]
-    low, fp32 = (_rnn_activations if config.family == "rnn" else _activations)(config, source, target)
+    bytes_each = PRECISIONS[precision]
+    count_activations = _rnn_activations if config.family == "rnn" else _activations
+    low, fp32 = count_activations(config, source, target)
     keys = 2 * config.decoder_layers * config.kv_heads * config.head_size
     cache = keys if config.family in ("transformer", "gpt") else 0
     source_cache = keys if config.family == "transformer" else 0
     if config.family == "rnn" and config.score != "none":
         source_cache = config.encoder_state_size + (config.size if config.score_name == "additive" else 0)
     weights, gradients, optimizer = parameters * (4 if precision == "fp32" else 6), 4 * parameters, 8 * parameters
-    activations = batch * (number * low + 4 * fp32)
+    activations = batch * (bytes_each * low + 4 * fp32)
     training = weights + gradients + optimizer + activations
-    caches = number * cache, number * source_cache
+    caches = bytes_each * cache, bytes_each * source_cache
     return Memory(precision, batch, weights, gradients, optimizer, activations, *caches, training)
 
 

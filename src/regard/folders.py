@@ -224,7 +224,7 @@ def parse_json(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_int=_parse_int)
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError("it is nested too deeply") from error
 
 
 def _parse_int(digits: str) -> int:

@@ -101,7 +101,7 @@ def test_too_many_arguments_are_answered(commands: str, line: str) -> None:
         ("train -src a.en -tgt a.fr --out x", "-src is not an option of train. Give the two files"),
         ("train a.en a.fr --out x family=lstm", "fields as --set section.field=value"),
         ("translate runs/first hello", 'Sentences are read from a file or standard input: echo "The old house." |'),
-        ("translate runs/first runs", "There is no file 'runs'."),
+        ("translate runs/first runs", "runs is a folder; a file is needed here"),
         ("check a.en", "a.en is one plain text, and pairs need two: give SOURCE and TARGET"),
         ("train table.csv --out x", "one file that ends in .tsv, .jsonl"),
         ("train table.csv --out x", "(save a table as .tsv)"),
@@ -124,4 +124,4 @@ def test_a_sentence_in_place_of_a_file_is_answered() -> None:
 @pytest.mark.parametrize("words", ["--valid a.en --out x", "--out x --valid a.en"])
 def test_one_validation_file_is_answered_with_how_many_it_takes(words: str) -> None:
     said = answer("train", "a.en", "a.fr", *words.split())
-    assert said == "regard: Option '--valid' requires 2 arguments.\n"
+    assert said == "regard: Option '--valid' requires 2 arguments. For one text give FILE \"\".\n"

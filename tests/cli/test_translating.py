@@ -174,6 +174,12 @@ def test_the_trace_is_of_the_first_translated_line(
     assert drawn[0].trace.source.text == "the old house"
 
 
+def test_without_a_translated_line_the_missing_trace_is_mentioned(folders: Path, tmp_path: Path) -> None:
+    done = regard("translate", folders / "translator", "--trace", tmp_path / "a.html", text="\n")
+    assert "no line was translated, so there is nothing to draw in" in done.stderr
+    assert not (tmp_path / "a.html").exists()
+
+
 def test_an_invalid_trace_file_is_refused_before_translating(folders: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a\.pdf must end in"):
         regard(

@@ -351,6 +351,17 @@ def test_the_latest_checkpoint_is_the_one_of_the_last_update(tmp_path: Path) -> 
     assert latest_checkpoint(tmp_path) == (tmp_path / "checkpoints" / "update-100000000", [])
 
 
+def test_checkpoints_that_cannot_be_listed_are_not_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, fail)
+    with pytest.raises(FolderError, match="checkpoints cannot be read: Permission denied"):
+        checkpoint.checkpoints(tmp_path)
+
+
 def test_without_checkpoints_there_is_no_latest_one(tmp_path: Path) -> None:
     assert latest_checkpoint(tmp_path / "none") == (None, [])
 

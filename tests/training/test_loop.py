@@ -274,6 +274,27 @@ def test_queueing_the_next_update_before_the_loss_is_read_changes_nothing(
     same(whole, run("stopped", ahead=True))
 
 
+@pytest.mark.parametrize(("value", "words"), [(math.nan, "loss was NaN"), (math.inf, "loss was infinite")])
+def test_a_skipped_update_has_a_line_but_not_each_of_many(
+    value: float, words: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost, calls, said = gradients.batch_loss, [], []
+
+    def often(*arguments: object) -> object:
+        calls.append(1)
+        loss, nll = cost(*arguments)
+        return (loss * value, nll * value) if len(calls) in (3, 4, *range(6, 30, 2)) else (loss, nll)
+
+    monkeypatch.setattr(gradients, "batch_loss", often)
+    training = make_training(tmp_path, corpus, make_config("transformer"))
+    training.run(no_validation, lambda event: said.append(event.message) if isinstance(event, ProblemEvent) else None)
+    lines = [line for line in said if line]
+    assert lines[0] == f"update 3 skipped: the {words}"
+    assert len(lines) == loop.MAX_SKIP_MESSAGES
+    assert lines[-1].endswith("from here on only journal.jsonl lists skipped updates")
+    assert training.progress.skipped == len(said) > len(lines) + 1
+
+
 def make_loss_nan(monkeypatch: pytest.MonkeyPatch, during: range) -> None:
     """The loss of these batches is NaN."""
     calls = []

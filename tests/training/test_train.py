@@ -230,7 +230,7 @@ def test_a_finished_run_continues_to_more_updates(corpus: Path, tmp_path: Path) 
     assert train(corpus, out, "--updates", "20", *more).returncode == 0
     again = train(corpus, out, "--updates", "40", *more)
     assert again.returncode == 0, again.stderr
-    assert "continues after update 20 to 40 updates; the learning rate follows its schedule to there" in again.stderr
+    assert "continues after update 20 to 40 updates; the learning rate follows the longer schedule" in again.stderr
     assert updates(out) == [1, 10, 20, 30, 40]
     assert json.loads((out / "config.json").read_text())["train"]["updates"] == 40
     assert [entry["update"] for entry in read(out / "journal.jsonl") if entry["kind"] == "finished"] == [20, 40]

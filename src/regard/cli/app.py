@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli import converting, inspecting, preparing, tables, training, translating
-from regard.cli.options import examples
+from regard.cli.options import ONE_TEXT, examples
 from regard.errors import RegardError, other_tool_advice
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
@@ -144,6 +144,8 @@ def _usage_message(error: Any) -> str:
         problem, _, suggestion = message.partition(".")
         advice = other_tool_advice("commands", sys.argv[1]) or suggestion or " regard --help lists all commands."
         return f"{problem}.{advice}"
+    if message.endswith("requires 2 arguments."):
+        return message + ONE_TEXT
     if "unexpected extra argument" in message:
         return f"{message}.{other_tool_advice('arguments', command)}"
     return message

@@ -18,7 +18,7 @@ def import_(
     source: Annotated[str, argument("MODEL", "A Hugging Face model folder, or the name of a model on the hub.")],
     folder: Annotated[str, argument("OUT", "The model folder to write.")],
     *,
-    valid: Annotated[options.Pair, option("SOURCE TARGET", "Files to score and calibrate it.")] = None,
+    valid: Annotated[options.Pair, option("SOURCE TARGET", "Validation files, to score and calibrate it.")] = None,
     tag: options.Tag = "",
     to: Annotated[str, option("TOKEN", "The language code that every translation starts with, such as fra_Latn.")] = "",
     sentences: Sentences = 20,
@@ -39,7 +39,7 @@ def export(
     folder: Annotated[str, argument("FOLDER", "The model folder to export.")],
     out: Annotated[str, argument("OUT", "The folder to write.")],
     *,
-    to: Annotated[Literal["huggingface", "ctranslate2", "onnx"], option(None, "The other library.")] = "huggingface",
+    to: Annotated[Literal["huggingface", "ctranslate2", "onnx"], option(None, "The library.")] = "huggingface",
     quantization: Annotated[
         Quantization, option("PRECISION", "For CTranslate2: float32, float16, int8 or int8_float32.")
     ] = "float32",

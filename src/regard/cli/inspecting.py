@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Reference = Annotated[list[str], option("FILE", "Reference translations; may be repeated.")]
 Lowercase = Annotated[bool, flag("--lowercase", "Ignore case in BLEU and chrF; TER always does.")]
-Tokenize = Annotated[Tokenizer | None, option(None, "The tokenizer of BLEU. By default by script.")]
+Tokenize = Annotated[Tokenizer | None, option(None, "The tokenizer of BLEU. By default chosen by script.")]
 Triple = tuple[str, str, str] | None
 Attribution = Literal["attention", "rollout", "value", "gradient", "ablation"]
 Kind = Literal["cross", "encoder", "decoder"]
@@ -110,7 +110,7 @@ def explain(
     out: Annotated[Path, output("FILE", "A page (.html), a figure (.png, .svg) or .json.")],
     target: Annotated[str | None, option("TEXT", "Explain this translation instead of the model's output.")] = None,
     method: Annotated[Attribution, option(None, "The method; an .html page shows all of them.")] = "attention",
-    kind: Annotated[Kind | None, option(None, "By default cross; for a bert encoder, for a gpt decoder.")] = None,
+    kind: Annotated[Kind | None, option(None, "The attention; for a bert encoder, for a gpt decoder.")] = None,
     layer: Annotated[int | None, option("N", "The layer, from 0. By default the second-to-last.", min=0)] = None,
     head: Annotated[int | None, option("N", "The head, from 0. By default all combined.", min=0)] = None,
     beams: options.Beams = None,
@@ -154,7 +154,9 @@ def align(
     hypothesis: Annotated[Path | None, option("FILE", "Score these alignments instead of a model folder's.")] = None,
     reverse: Annotated[Path | None, option("FOLDER", "A model of the opposite direction, to align in both.")] = None,
     gold: Annotated[Path | None, option("FILE", "Gold alignments: i-j sure, ipj possible. Prints the AER.")] = None,
-    dev: Annotated[Triple, option("SOURCE TARGET GOLD", "Choose layer, head, shift and method on these.")] = None,
+    dev: Annotated[
+        Triple, option("SOURCE TARGET GOLD", "Choose layer, head, shift and method on these, and save them.")
+    ] = None,
     layer: Annotated[Any, option("N or mean", "The decoder layer, counted from 0.", parser=_parse_number)] = None,
     head: Annotated[Any, option("N or mean", "The head, counted from 0.", parser=_parse_number)] = None,
     shift: Annotated[bool | None, flag("--shift/--no-shift", "Read the step whose input is the target word.")] = None,

@@ -44,7 +44,8 @@ class View:
 
     def observe(self, event: Event) -> None:
         """Update the view with an event."""
-        (self._lines if self._live is None else self._statistics).observe(event)
+        observer = self._lines if self._live is None else self._statistics
+        observer.observe(event)
 
     def receive(self, number: int) -> None:
         """Print a message for SIGINT or SIGTERM; if the same signal comes again, end the process.
@@ -80,10 +81,8 @@ class View:
             charts[name] = [entry[key] for entry in validations.values() if isfinite(entry.get(key, nan))]
         sample: dict[str, str] = next(reversed(validations.values()), {}).get("sample", {})
         seconds = statistics.seconds_left if statistics.activity else None
-        speed, left = (
-            f"{statistics.tokens_per_second:,.0f} tokens/s",
-            f"{format_duration(seconds)} left" if seconds else "",
-        )
+        speed = f"{statistics.tokens_per_second:,.0f} tokens/s"
+        left = f"{format_duration(seconds)} left" if seconds is not None else ""
         best = f"best at update {statistics.best_update:,}" if statistics.best_update else ""
         lines = [
             Text.assemble((escape(start.folder), "bold"), (f"  {start.description}", "dim")),
@@ -101,11 +100,12 @@ class View:
         update, settings = self._statistics.update, start.clock.settings
         done = update.update if update else start.update
         share = start.clock.elapsed() / (60 * settings.minutes) if settings.minutes else done / settings.updates
+        share = min(share, 1.0)
         total = "" if settings.minutes else f" of {settings.updates:,}"
-        label = f"{activity}, update {done:,}{total}  " if activity else f"update {done:,}{total}  "
-        bar = "━" * round(BAR_WIDTH * min(share, 1.0))
+        label = ", ".join(filter(None, [activity, f"update {done:,}{total}"]))
+        bar = "━" * round(BAR_WIDTH * share)
         rest = "━" * (BAR_WIDTH - len(bar))
-        return Text.assemble((label, "bold"), (bar, "green"), (rest, "bright_black"), f"  {min(share, 1.0):4.0%}")
+        return Text.assemble((f"{label}  ", "bold"), (bar, "green"), (rest, "bright_black"), f"  {share:4.0%}")
 
 
 def chart(name: str, values: Sequence[float]) -> Text:
@@ -114,10 +114,10 @@ def chart(name: str, values: Sequence[float]) -> Text:
     bounds = [len(values) * column // columns for column in range(columns + 1)]
     means = [fmean(values[bounds[i] : bounds[i + 1]]) for i in range(columns)]
     low, high = min(means), max(means)
-    bars = "".join(BLOCKS[round((mean - low) / ((high - low) or 1.0) * (len(BLOCKS) - 1))] for mean in means)
-    return Text.assemble(
-        (name.ljust(NAME_WIDTH), "dim"), f"{values[0]:6.2f}", (f" {bars} ", "cyan"), f"{values[-1]:.2f}"
-    )
+    heights = [round((mean - low) / ((high - low) or 1.0) * (len(BLOCKS) - 1)) for mean in means]
+    bars = "".join(BLOCKS[height] for height in heights)
+    first, last = f"{values[0]:6.2f}", f"{values[-1]:.2f}"
+    return Text.assemble((name.ljust(NAME_WIDTH), "dim"), first, (f" {bars} ", "cyan"), last)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from regard.errors import ConfigError, DataError, FolderError
 from regard.folders import check_free
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+ONE_TEXT = ' For one text give FILE "".'  # ends a message about an option that takes the two sides of pairs
 
 
 def examples(*lines: str) -> Callable[[Command], Command]:
@@ -58,7 +59,8 @@ def _check(metavar: str | None) -> Callable[[typer.CallbackParam, Any], Any] | N
 
     def check_all(param: typer.CallbackParam, value: Any) -> Any:
         if isinstance(value, tuple) and any(str(path).startswith("--") for path in value):
-            raise ConfigError(f"Option '{param.opts[0]}' requires {len(value)} arguments.")
+            advice = ONE_TEXT if len(value) == 2 else ""
+            raise ConfigError(f"Option '{param.opts[0]}' requires {len(value)} arguments.{advice}")
         for path in value if isinstance(value, list | tuple) else [value]:
             if path not in (None, ""):  # the command decides what an empty name means
                 CHECKS[metavar](path)
@@ -73,8 +75,15 @@ def _check_file(name: str | Path) -> None:
     list_files(name)
 
 
+def _check_corpus(corpus: tuple[str, str | None, float, str]) -> None:
+    for name in filter(None, corpus[:2]):
+        _check_file(name)
+
+
 def _check_lines(name: str) -> None:
-    if os.path.isdir(name) or not (name == "-" or os.path.exists(name) or Path(name).suffix):
+    if os.path.isdir(name):
+        raise DataError(f"{name} is a folder; a file is needed here")
+    if name != "-" and not os.path.exists(name) and not Path(name).suffix:
         example = 'echo "The old house." | regard translate FOLDER'
         raise DataError(f"There is no file {name!r}. Sentences are read from a file or standard input: {example}")
     _check_file(name)
@@ -98,7 +107,7 @@ def _check_page(path: Path) -> None:
 CHECKS: dict[str | None, Callable[[Any], object]] = {
     **dict.fromkeys(("FILE", "TSV", "SOURCE", "TARGET", "SOURCE TARGET", "SOURCE TARGET GOLD"), _check_file),
     "FILE or -": _check_lines,
-    "SOURCE,TARGET,WEIGHT[,TAG]": lambda corpus: list(map(_check_file, filter(None, corpus[:2]))),
+    "SOURCE,TARGET,WEIGHT[,TAG]": _check_corpus,
     **dict.fromkeys(("FOLDER", "TEACHER"), _check_model),
     "A B ...": _check_system,
     "NAME or FILE": find_values,
@@ -131,8 +140,10 @@ def parse_corpus(text: str) -> tuple[str, str | None, float, str]:
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], option(None, "The device; auto uses a GPU if there is one.")]
 Threads = Annotated[int | None, option("N", "CPU threads. By default all cores.", min=1, max=1024)]
-Engine = Annotated[Literal["auto", "torch", "ctranslate2"], option(None, "auto: torch. ctranslate2: faster on a CPU.")]
-Precision = Annotated[Literal["auto", "fp32", "bf16", "int8"], option(None, "int8: ctranslate2, its default on a CPU.")]
+Engines = Literal["auto", "torch", "ctranslate2"]
+Precisions = Literal["auto", "fp32", "bf16", "int8"]
+Engine = Annotated[Engines, option(None, "auto is torch; ctranslate2 is faster on a CPU.")]
+Precision = Annotated[Precisions, option(None, "int8 needs ctranslate2, where it is the default on a CPU.")]
 Beams = Annotated[int | None, option("N", "Beam size. By default that of the folder's config.", min=1, max=100)]
 Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the config; may be repeated.", "--set")]
 Seed = Annotated[int | None, option("N", "The random seed.", min=0)]

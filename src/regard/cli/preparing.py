@@ -55,7 +55,7 @@ def count(
     ] = None,
     batch: Annotated[int, option("N", "Sentences in a batch.", min=1, max=10**9)] = counting.BATCH_SENTENCES,
     precision: Annotated[Literal["fp32", "bf16"] | None, option(None, "By default bf16; fp32 on a CPU.")] = None,
-    hardware: Annotated[Hardware | None, option(None, "Estimate the time on it. cpu measures this machine.")] = None,
+    hardware: Annotated[Hardware | None, option(None, "Estimate the time on it; cpu is this machine.")] = None,
     tokens: Annotated[float, option("N", "Target tokens to train on.", min=1)] = counting.TRAINING_TOKENS,
     devices: Annotated[int, option("N", "The number of devices.", min=1, max=10**6)] = 1,
     price: Annotated[float | None, option("PRICE", "The price of one device per hour.", min=0)] = None,
@@ -98,7 +98,7 @@ def data_get(
     seed: Annotated[int | None, _builtin("The random seed; 1 by default.")] = None,
     min_length: Annotated[int | None, _builtin("Minimum words in a sentence; 2 by default.", min=2, max=80)] = None,
     max_length: Annotated[int | None, _builtin("Maximum words in a sentence; 80 by default.", min=2, max=80)] = None,
-    lengths: Annotated[Lengths | None, _builtin("As in ordinary text, or uniformly distributed.", None)] = None,
+    lengths: Annotated[Lengths | None, _builtin("Sentence lengths: as in text, or uniform.", None)] = None,
     as_json: options.Json = False,
 ) -> None:
     """Write a corpus as plain text files. It is looked up in REGARD_DATA, then in the cache, then downloaded."""

@@ -14,17 +14,18 @@ import typer
 
 from regard.cli import options, tables
 from regard.cli.options import argument, examples, flag, option
-from regard.config import Config, find_config, parse_assignments, run_values
+from regard.config import Config, find_config, load_config, parse_assignments, run_values
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.training.train import Run
 
+STOPPED = "stopped; the same command resumes"
 Also = Annotated[
     list[Any],
     option("SOURCE,TARGET,WEIGHT[,TAG]", "More files, seen WEIGHT times per epoch.", parser=options.parse_corpus),
 ]
-Recipe = Annotated[str | None, option("NAME or FILE", "A tested config. By default one for data and hardware.")]
+Recipe = Annotated[str | None, option("NAME or FILE", "A tested config. By default one that fits data and machine.")]
 
 
 @examples(
@@ -40,7 +41,9 @@ def train(
     valid: options.Valid = None,
     also: Also = [],  # noqa: B006 - typer copies it
     tag: options.Tag = "",
-    start_from: Annotated[list[Path], option("FOLDER", "Fine-tune a model, or join two berts.", "--from")] = [],  # noqa: B006 - typer copies it
+    start_from: Annotated[
+        list[Path], option("FOLDER", "Fine-tune a model, or two berts as a translator.", "--from")
+    ] = [],  # noqa: B006 - typer copies it
     alignments: Annotated[Path | None, option("FILE", "Word alignments (i-j) for train.guided_alignment.")] = None,
     recipe: Recipe = None,
     updates: Annotated[int | None, option("N", "Train for N updates.", min=1)] = None,
@@ -115,7 +118,8 @@ def _run(verb: Callable[..., Run], arguments: dict[str, Any], *, as_json: bool) 
     if not is_main:
         return
     if run.finished and not run.is_new:
-        rest = "there is nothing left to do; a larger --updates, or --minutes, continues it"
+        more = "--minutes" if load_config(run.folder).train.minutes else "--updates"
+        rest = f"there is nothing left to do; a larger {more} continues it"
         tables.say(f"{run.folder} was finished at update {run.update:,}: {rest}")
     if run.finished or as_json:
         tables.show(run, as_json=as_json)
@@ -141,7 +145,7 @@ def demo(
     with viewing(quiet=False) as view:
         results = run(out, updates=updates, device=device, say=view.say, observe=view.observe)
     if not results["finished"]:
-        tables.say("stopped; the same command resumes")
+        tables.say(STOPPED)
         raise typer.Exit(128 + results["signal"])
     score, sentences, seconds = results["bleu"]["score"], results["sentences"], results["seconds"]
     lines = [f"BLEU {score:.1f} on {sentences:,} unseen sentences, after {seconds:.0f} s in all"]
@@ -167,8 +171,12 @@ def lineage(
     if updates and minutes:
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
     settings: dict[str, Any] = {"device": find_device(device), "sizes": {**SIZES, "train": pairs or SIZES["train"]}}
-    with tables.counting_bar("training") as progress:
-        results = run(out, minutes=minutes, updates=updates, **settings, say=tables.say, progress=progress)
+    try:
+        with tables.counting_bar("training") as progress:
+            results = run(out, minutes=minutes, updates=updates, **settings, say=tables.say, progress=progress)
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
+        tables.say(STOPPED)
+        raise
     lines = []
     for verdict in results["verdicts"]:
         claim = "as the papers say" if verdict["holds"] else "not as the papers say"

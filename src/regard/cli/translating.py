@@ -50,14 +50,16 @@ def translate(
     to: Annotated[str, option("TOKEN", "Start every translation with this language code, such as fra_Latn.")] = "",
     jsonl: Annotated[bool, flag("--jsonl", "Read JSON objects and add their translations.")] = False,
     field: Annotated[str, option("NAME", "With --jsonl: the field with the text.")] = "text",
-    add: Annotated[Any, option("NAMES", "For --jsonl: score,confidence,warnings,alignment.", parser=_parse_names)] = "",
+    add: Annotated[
+        Any, option("NAMES", "With --jsonl: add score,confidence,warnings,alignment.", parser=_parse_names)
+    ] = "",
     glossary: Annotated[Path | None, option("TSV", "Source terms and, after tabs or |, their target terms.")] = None,
     keep: Annotated[Path | None, option("FILE", "Words and /regular expressions/ to copy, one per line.")] = None,
     ignore_case: Annotated[bool, flag("--ignore-case", "Ignore case in --glossary.")] = False,
     tags: Annotated[Tags, option(None, "Keep <tags> and {placeholders}; auto: in lines with tags.")] = "auto",
     languages: options.Languages = None,
-    everything: Annotated[bool, flag("--all", "In a document, also replace existing translations.")] = False,
-    trace: Annotated[Path | None, option("X.html", "Draw the attention of the first line (.html, .png, .svg).")] = None,
+    everything: Annotated[bool, flag("--all", "In TMX, XLIFF and PO files, also replace translations.")] = False,
+    trace: Annotated[Path | None, option("FIGURE", "Draw the attention of the first line (.html, .png, .svg).")] = None,
     engine: options.Engine = "auto",
     precision: options.Precision = "auto",
     values: options.Values = [],  # noqa: B006 - typer copies it
@@ -75,7 +77,7 @@ def translate(
         raise ConfigError("--add writes into the objects of --jsonl: give --jsonl too")
     document = not jsonl and _is_document(file)
     if document and (out is None or alternatives or trace is not None):
-        raise ConfigError(f"{file} is translated in place: it needs --out FILE, without --alternatives and --trace")
+        raise ConfigError(f"{file} is a document: it needs --out FILE, without --alternatives and --trace")
     if cluster and (document or trace is not None or file == "-" or out is None):
         raise ConfigError("--cluster translates the lines of a file, not a document, with --out and without --trace")
     if as_json and out is None:
@@ -164,6 +166,8 @@ def _translate_lines(
     if trace is not None and job.first_text:
         (result,) = job.results([job.first_text], translator, trace=True)
         next(iter(result.parts), result).draw(trace, force=force)
+    elif trace is not None:
+        tables.say(f"regard: no line was translated, so there is nothing to draw in {trace}")
 
 
 def _translate_on_cluster(job: LineJob, load: Callable[[], Translator], out: Path, **settings: Any) -> None:
@@ -205,11 +209,12 @@ def _count_lines(file: str) -> int | None:
 
 def _report(outcome: Outcome, file: str, out: Path | None, *, lines: int | None = None) -> dict[str, Any]:
     """Print what needs attention on standard error; return the report for --json. A document has no `lines`."""
-    failures = _report_failed(outcome.failed, file, "its translation is empty" if lines else "it is left as it was")
+    place, consequence = ("", "it is left as it was") if lines is None else ("line ", "its translation is empty")
+    failures = _report_failed(outcome.failed, file, consequence)
     if outcome.split:
         tables.say(f"{counted(outcome.split, 'line')} had a sentence that was too long for the model and was split")
     for where, term in outcome.missing.first:
-        tables.say(f"regard: glossary: term {term} not placed in {'line ' if lines else ''}{where}")
+        tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
     if total := outcome.terms.total():
         counts = ", ".join(f"{count:,} {status}" for status, count in outcome.terms.items())
         tables.say(f"glossary: {counted(total, 'term')}: {counts}")
@@ -244,8 +249,8 @@ def generate(
     prompt: Annotated[str, argument("PROMPT", "The beginning of the text; may be empty.")] = "",
     tokens: Annotated[int, option("N", "The maximum number of tokens.", min=1)] = 200,
     greedy: Annotated[bool, flag("--greedy/--sample", "Take the most probable token every time.")] = False,
-    temperature: Annotated[float | None, option("T", "By default that of the config.", min=0)] = None,
-    top_p: Annotated[float | None, option("P", "Sample only the most probable share P.", min=0, max=1)] = None,
+    temperature: Annotated[float | None, option("T", "Sampling temperature, else the config's.", min=0)] = None,
+    top_p: Annotated[float | None, option("P", "Nucleus sampling with probability P.", min=0, max=1)] = None,
     seed: Annotated[int, option("N", "The random seed.", min=0)] = 1,
     stop: Annotated[list[str], option("TEXT", "End before this text; may be repeated.")] = [],  # noqa: B006
     device: options.Device = "auto",

@@ -256,10 +256,9 @@ def packed_epoch(
 
     def make(number: int) -> Batch:
         starts = plan.shard(number, rank=rank, world_size=world_size)
-        first = starts if len(starts) else np.zeros(1, np.int64)
-        positions = first[:, None] + np.arange(
-            -1, plan.shape(number).source
-        )  # (B, 1 + T) from the token before each row
+        rows = starts if len(starts) else np.zeros(1, np.int64)
+        # (B, 1 + T): from the token before each row
+        positions = rows[:, None] + np.arange(-1, plan.shape(number).source)
         index = np.searchsorted(ends, positions, side="right")
         offset = positions - begins[index]
         tokens = column.tokens(order[index], offset).astype(np.int64)

@@ -71,7 +71,7 @@ class Chunk(NamedTuple):
 
 # The rules
 
-# the phrase that reports each rule; find_duplicates applies the last one, for it has to know all earlier chunks
+# the phrase that reports each rule; find_duplicates applies the last rule, because it needs all earlier chunks
 RULES = {
     "empty": "{count:,} empty",
     "long": "{count:,} longer than {max_length}",
@@ -249,7 +249,6 @@ class CleaningReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON, with examples."""
-        left_out, examples = (
-            {name: table[name] for name in RULES if name in table} for table in (self.left_out, self.examples)
-        )
+        left_out = {name: self.left_out[name] for name in RULES if name in self.left_out}
+        examples = {name: self.examples[name] for name in RULES if name in self.examples}
         return {"read": self.read, "kept": self.kept, "left_out": left_out, "examples": examples, "text": str(self)}

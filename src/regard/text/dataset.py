@@ -66,7 +66,8 @@ class Column:
         lengths = self.lengths[examples].astype(np.int64)
         if len(self.arrays) == 1:
             return take(self.arrays[0], self.starts[examples], lengths)
-        return self.tokens(np.repeat(examples, lengths), take(np.arange(lengths.max(initial=0)), 0 * lengths, lengths))
+        first = np.cumsum(lengths) - lengths
+        return self.tokens(np.repeat(examples, lengths), np.arange(lengths.sum()) - np.repeat(first, lengths))
 
     def tokens(self, examples: Indices, offsets: Indices) -> Ids:
         """The id at an offset of each of these examples."""

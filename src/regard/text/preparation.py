@@ -276,10 +276,11 @@ class ChunkEncoder:
         too_long = lengths - 1 > cleaning.max_length
         if "long" not in cleaning.rules or not too_long.any():
             return ids, lengths
-        rows, plain_rows = (np.split(ids, np.cumsum(lengths)[:-1]) for ids, lengths in ((ids, lengths), plain))
+        plain_ids, plain_lengths = plain
+        rows, plain_rows = np.split(ids, np.cumsum(lengths)[:-1]), np.split(plain_ids, np.cumsum(plain_lengths)[:-1])
         for index in np.flatnonzero(too_long).tolist():
             rows[index] = plain_rows[index]
-        return np.concatenate(rows), np.where(too_long, plain[1], lengths)
+        return np.concatenate(rows), np.where(too_long, plain_lengths, lengths)
 
 
 # Worker processes

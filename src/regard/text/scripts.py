@@ -89,17 +89,15 @@ def mojibake(text: str) -> list[tuple[int, int, str]]:
 
 
 def as_utf8(damaged: str) -> str:
-    """Encode text as Windows-1252 or Latin-1 and decode the bytes as UTF-8.
-
-    "" if they are not UTF-8 or the text is implausible: it has unassigned characters, or letters of several scripts.
-    """
+    """Text whose UTF-8 bytes were read as Windows-1252 or Latin-1, repaired; "" if the result is not plausible."""
     try:
         text = bytes(CP1252.get(character, ord(character)) for character in damaged).decode("utf-8")
     except ValueError:
         return ""
     scripts = {script_of(character) for character in text if character.isalpha()}
-    mixed = len(scripts) > 1 and not scripts <= {"Han", "Kana", "Hangul"}
-    return "" if mixed or any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in text) else text
+    is_mixed = len(scripts) > 1 and not scripts <= {"Han", "Kana", "Hangul"}
+    is_assigned = all(unicodedata.category(character) not in ("Cn", "Co", "Cc") for character in text)
+    return text if is_assigned and not is_mixed else ""
 
 
 def stands_out(text: str, match: re.Match[str]) -> bool:
@@ -140,8 +138,10 @@ def damage(text: str) -> tuple[str, str]:
     """The worst damage ("mojibake", "control-characters", "escapes" or "") and the text around its first place."""
     if repairs := mojibake(text):
         kind, start = "mojibake", repairs[0][0]
-    elif match := CONTROL.search(text) or escape(text):
-        kind, start = "control-characters" if CONTROL.match(match.group()) else "escapes", match.start()
+    elif match := CONTROL.search(text):
+        kind, start = "control-characters", match.start()
+    elif match := escape(text):
+        kind, start = "escapes", match.start()
     else:
         return "", ""
     return kind, text[max(start - 20, 0) : start + 20]

@@ -180,10 +180,9 @@ class Tokenizer:
         shown = [number for number in ids if number not in self.special.textless]
         unknown = self.special.unknown
         if unknown in shown and isinstance(self._engine.model, models.WordLevel):
-            tokens = [self._engine.id_to_token(number) for number in shown]
-            # other words bring the space before them
-            texts = [SPACE + SPECIALS[UNKNOWN] if n == unknown else t for n, t in zip(shown, tokens, strict=True)]
-            return str(self._engine.decoder.decode([text for text in texts if text is not None]))
+            space = SPACE + SPECIALS[UNKNOWN]  # other words bring the space before them
+            tokens = [space if number == unknown else self._engine.id_to_token(number) for number in shown]
+            return str(self._engine.decoder.decode([token for token in tokens if token is not None]))
         return str(self._engine.decode(shown, skip_special_tokens=False))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -198,12 +197,14 @@ class Tokenizer:
     def token_texts(self, ids: Sequence[int], after: int) -> list[str]:
         """The text that each token adds after the token `after`; for a special token, its name."""
         before = self.decode([after])
-        return [
-            str(self._engine.id_to_token(number))
-            if number in self.special.textless
-            else (whole := self.decode([after, number]))[_common_prefix(before, whole) :]
-            for number in ids
-        ]
+        texts = []
+        for number in ids:
+            whole = self.decode([after, number])
+            is_special = number in self.special.textless
+            texts.append(
+                str(self._engine.id_to_token(number)) if is_special else whole[_common_prefix(before, whole) :]
+            )
+        return texts
 
     def token_starts(self, ids: Sequence[int], text: str | None = None) -> tuple[str, list[int]]:
         """The text of ids, as it was encoded if that is given, and the character at which each token begins."""
@@ -414,7 +415,8 @@ class CorpusEncoder:
         if not lines:
             return np.zeros(0, np.uint32), np.zeros(0, np.int64)
         whole = {number for number, line in enumerate(lines) if "\n" in line}  # to encode whole
-        text = "\n" + " \n".join(["" if "\n" in line else line for line in lines])  # a word that begins a line has \n
+        # the first word of each line begins with a line break
+        text = "\n" + " \n".join(["" if "\n" in line else line for line in lines])
         words = self._look_up(text.split(" "))
         begins_line, starts_with_space, ends_with_space = self._flags[:, words]
         double_space = ends_with_space[:-1] & starts_with_space[1:] & ~begins_line[1:]
@@ -460,8 +462,8 @@ class CorpusEncoder:
         for word in words:
             body = word.removeprefix("\n")
             # a tag ends the text before it, spaces included; an empty word lies between two spaces
-            loose = any(tag in body for tag in self._tokenizers[0].tags) or not word
-            flags.append((body != word, loose or body[:1].isspace(), loose or body[-1:].isspace()))
+            like_space = any(tag in body for tag in self._tokenizers[0].tags) or not word
+            flags.append((body != word, like_space or body[:1].isspace(), like_space or body[-1:].isspace()))
         self._flags = np.append(self._flags, np.array(flags, np.bool_).T, axis=1)
 
 

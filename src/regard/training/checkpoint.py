@@ -117,7 +117,9 @@ def verify_checkpoint(path: Path) -> None:
 
 def checkpoints(root: Path) -> list[Path]:
     """The checkpoints in a model's folder, oldest first."""
-    paths = [path for path in (root / CHECKPOINTS).glob("update-*") if NAME.fullmatch(path.name)]
+    folder = root / CHECKPOINTS
+    with clear_os_errors(folder, "read"):  # a folder that cannot be listed is not one without checkpoints
+        paths = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
     return sorted(paths, key=update_number)
 
 

@@ -38,11 +38,8 @@ class Clock:
     ) -> None:
         """`validation_updates` is the expected time of the first validation, in updates. The last validation and the
         final scores are expected to take as long as `final_validations` validations."""
-        self.settings, self.validation_updates, self._final_validations = (
-            settings,
-            validation_updates,
-            final_validations,
-        )
+        self.settings, self.validation_updates = settings, validation_updates
+        self._final_validations = final_validations
         self.spent = 0.0  # seconds of earlier starts of the run
         self.prepared = 0.0  # seconds before the first update
         self.timed_update = 0.0  # seconds of an update, timed before training; 0 if none was timed

@@ -66,7 +66,7 @@ class ValidationEvent:
 
 @dataclass(frozen=True)
 class ActivityEvent:
-    """After `update`, the run does something other than updates that may take long: validating, saving, scoring."""
+    """After `update`, the run does something that may take long and is no update: validating, saving, scoring."""
 
     update: int
     activity: str

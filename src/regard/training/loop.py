@@ -44,6 +44,7 @@ from regard.training.optimizer import allocate_state, learning_rate, make_optimi
 from regard.training.validation import Validation
 
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
+MAX_SKIP_MESSAGES = 5  # about skipped updates; the journal has all of them
 ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
 MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
 VALIDATION_GAP = 5  # with --minutes, the updates after a validation take at least so many times as long as it did
@@ -75,6 +76,7 @@ class Training:
         self.batches: Iterator[Batch] = self._endless_batches()  # this process's shard of each of the next batches
         self.best_validation: tuple[int, Validation] | None = None  # its update and result, if it was in this process
         self.signal = 0  # the signal that asked the run to stop
+        self._skip_messages = 0
         self._cursor = (0, 0)
         self._pending: PendingUpdate | None = None
         self._runs_ahead = runs_ahead(config, runtime)
@@ -122,7 +124,7 @@ class Training:
         seconds = time.perf_counter() - start
         progress.seconds += seconds
         if not is_finite:
-            self._observe(ProblemEvent("skipped", update))
+            self._observe(ProblemEvent("skipped", update, self._skip_message(update, nll, norm)))
             if progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
                 self._roll_back(self._saver)
             return None
@@ -130,6 +132,16 @@ class Training:
         event = UpdateEvent(update, loss, norm, lr, pending.tokens, progress.epoch, seconds)
         self._observe(event)
         return event
+
+    def _skip_message(self, update: int, nll: float, norm: float) -> str:
+        """The line about a skipped update; empty if the update before was skipped too, or after several lines."""
+        if self.progress.nan_in_a_row > 1 or self._skip_messages == MAX_SKIP_MESSAGES:
+            return ""
+        self._skip_messages += 1
+        name, value = ("gradient norm", norm) if math.isfinite(nll) else ("loss", nll)
+        line = f"update {update:,} skipped: the {name} was {'NaN' if math.isnan(value) else 'infinite'}"
+        is_last = self._skip_messages == MAX_SKIP_MESSAGES
+        return f"{line}; from here on only {journal.FILE} lists skipped updates" if is_last else line
 
     @property
     def gradients(self) -> Gradients:
@@ -187,9 +199,10 @@ class Training:
                 )
             progress.split *= 2
             self._without_graphs(self.model)
-            update, parts_each = progress.update, progress.split
-            message = f"out of GPU memory after update {update:,}: batches are split into {parts_each} parts"
-            self._observe(ProblemEvent("split", update, message, {"parts": parts_each}))
+            message = (
+                f"out of GPU memory after update {progress.update:,}: batches are split into {progress.split} parts"
+            )
+            self._observe(ProblemEvent("split", progress.update, message, {"parts": progress.split}))
 
     def _without_graphs(self, model: nn.Module) -> list[nn.Module]:
         """Free the memory of the CUDA graphs; returns the model, which `in_parts` validates again."""
@@ -349,7 +362,7 @@ class Training:
             with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver:
                 self._save(saver)
         end = f"{settings.minutes:g} minutes" if settings.minutes else f"{settings.updates:,} updates"
-        return f"continues after update {progress.update:,} to {end}; the learning rate follows its schedule to there"
+        return f"continues after update {progress.update:,} to {end}; the learning rate follows the longer schedule"
 
     def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
         """The newest intact checkpoint, which the main process chooses for all, and messages about damaged ones."""

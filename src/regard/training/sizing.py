@@ -183,9 +183,8 @@ def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts:
         is_free = "train.packed" in unset and not config.train.batch_shapes
         has_kernels = facts.has_packed_kernels and config.train.precision != "fp32"
         packs = config.train.packed or (is_free and has_kernels and config.can_pack)
-        config = _fill(
-            config, unset, {"train.packed": True} if packs else {"train.batch_shapes": GRAPH_SHAPES[size >= 512]}
-        )
+        batches = {"train.packed": True} if packs else {"train.batch_shapes": GRAPH_SHAPES[size >= 512]}
+        config = _fill(config, unset, batches)
     return config
 
 
@@ -264,8 +263,9 @@ def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
     layers = {"bert": f"{model.encoder_layers}", "gpt": f"{model.decoder_layers}"}.get(
         model.family, f"{model.encoder_layers}+{model.decoder_layers}"
     )
-    article, parameters = "an" if model.family == "rnn" else "a", f"{count(config).total / 1e6:,.1f} million parameters"
-    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters})"
+    article, total = "an" if model.family == "rnn" else "a", count(config).total
+    parameters = f"{total / 1e6:,.1f} million" if total >= 1e5 else f"{total:,}"
+    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
     if settings.minutes:
         minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"

@@ -93,7 +93,8 @@ def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Say) -> Tok
     tokenizers = _load_tokenizers(origins)
     source = tokenizers.source.with_tags(text.tags.split())
     tags = [tag for tag in source.tags if tag not in tokenizers.source.tags]
-    say(f"the tokenizer of {names} is used" + (f", with the new tags {' '.join(tags)}" if tags else ""))
+    subject = f"tokenizer of {names} is" if len(origins) == 1 else f"tokenizers of {names} are"
+    say(f"the {subject} used" + (f", with new tags: {' '.join(tags)}" if tags else ""))
     return Tokenizers(source, source if tokenizers.shared else tokenizers.target)
 
 
