@@ -102,12 +102,12 @@ def _write(
         text = unit.text(translation.inside, translation.close) if translation else write_pieces(next(new))
         filled.append((segment.inside, segment.close, text))
     body = unit.edited(*filled, start=source.inside, end=source.close)
-    indent, tag, start, end = unit.indentation(source), "<target>", source.end, source.end
+    indent, tag, start, end = unit.indentation(source), f"<{unit.prefix}target>", source.end, source.end
     if target is not None:
         indent, start, end = "", target.start, target.end
         tag = unit.text(start, target.inside).removesuffix("/>").removesuffix(">").rstrip() + ">"
     tag = with_attributes(tag, REVIEW) if first_version else tag
-    edits = [(start, end, f"{indent}{tag}{body}</target>")]
+    edits = [(start, end, f"{indent}{tag}{body}</{unit.prefix}target>")]
     if not first_version or element.attributes.get("approved") == "yes":
         values = {"approved": "no"} if first_version else {"state": "translated", "subState": None}
         opening = with_attributes(unit.text(element.start, element.inside), values)

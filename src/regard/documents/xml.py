@@ -71,6 +71,7 @@ class Unit(NamedTuple):
     raw: bytes
     attributes: dict[str, str]  # of the elements around it; inner elements override outer ones
     origin: Origin
+    prefix: str  # of the namespace, with its colon, if all elements of the file have one, as in <x:source>
 
     def text(self, start: int, end: int) -> str:
         """The source text between two positions in the file."""
@@ -144,6 +145,7 @@ class _Parser:
         self.ancestors: list[dict[str, str]] = [{}]  # each with the attributes of those around it
         self.open: list[Element] = []  # elements of the unit
         self.origin = Origin(name, 1)  # of the unit
+        self.prefix = ""  # of the namespace of the outermost element
 
     def feed(self, data: bytes, *, final: bool = False) -> list[str | Unit]:
         """Parse the next bytes and return the parts that are complete; broken XML becomes a message with its line."""
@@ -167,16 +169,20 @@ class _Parser:
 
     def _take(self, end: int, element: Element | None = None) -> None:
         """Add the next part, up to a position: a unit, or the text before one."""
-        raw = self.buffer[self.done - self.base : end - self.base]
+        # In a long token expat 2.6 and later report the position -1.
+        raw = self.buffer[self.done - self.base : max(end - self.base, 0)]
         if element is not None:
-            self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin))
+            self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin, self.prefix))
         elif raw:
             self.parts.append(raw.decode())
         self.done = max(self.done, end)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self.ancestors) == 1 and name != self.root:
-            raise self._error(f"the outermost element is <{name}>, and <{self.root}> is needed")
+        if len(self.ancestors) == 1:
+            self.prefix = name.removesuffix(self.root)
+            if self.prefix and not self.prefix.endswith(":"):
+                raise self._error(f"the outermost element is <{name}>, and <{self.root}> is needed")
+        name = name.removeprefix(self.prefix)  # elements of other namespaces keep their prefix
         start = self.expat.CurrentByteIndex
         if self.open or name in self.units or name in self.tags:
             tag = START_TAG.match(self.buffer, start - self.base)
