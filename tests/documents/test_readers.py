@@ -230,7 +230,7 @@ class NewExpat:
     def __setattr__(self, name, value):
         setattr(self.parser, name, value)
 
-    def Parse(self, data, final):
+    def Parse(self, data, final):  # noqa: N802 - the name of expat
         data = self.waiting + data
         is_partial = data.rfind(b"<") > data.rfind(b">") and not final
         self.__dict__["waiting"] = data if is_partial else b""

@@ -188,7 +188,7 @@ def _place(candidates: Candidates, slots: int) -> Candidates:
 
 
 def _log_coverage(coverage: Tensor, parents: Tensor, state: Beam) -> Tensor:
-    """(B, c): the sum of the logarithms of the attention on each source token, at most 1."""
+    """(B, c): log(min(attention, 1)) of each source token, summed over the source."""
     coverage = coverage.view(*state.totals.shape, -1)  # (R, S) -> (B, n, S)
     coverage = coverage.gather(1, parents[:, :, None].expand(-1, -1, coverage.shape[2]))
     logs = coverage.clamp(torch.finfo(coverage.dtype).tiny, 1.0).log()

@@ -31,9 +31,12 @@ def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple
     def entries() -> Iterator[str | Entry]:
         header, known = "", list[str]()  # languages of the units so far, the source first
         for part in parts:
-            if isinstance(part, str) or part.element.name == "header":
-                header = header if isinstance(part, str) else part.element.attributes.get("srclang", "")
-                yield part if isinstance(part, str) else part.raw.decode()
+            if isinstance(part, str):
+                yield part
+                continue
+            if part.element.name == "header":
+                header = part.element.attributes.get("srclang", "")
+                yield part.raw.decode()
                 continue
             variants = _variants(part)
             if languages is None:
@@ -77,7 +80,7 @@ def _parse_unit(unit: Unit, variants: list[Variant], languages: Languages | None
             raise DataError(
                 f"{unit.origin}: no unit up to here has two languages: name both, for example --languages en,fr"
             )
-        return [list(read_pieces(unit, source.segment))], write
+        return Gap([list(read_pieces(unit, source.segment))], write)
 
     def write(translations: list[list[Piece]]) -> str:
         assert source is not None

@@ -267,7 +267,7 @@ def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
             continue
         name, attributes, start, end = child.name, child.attributes, child.start, child.end
         protected = attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
-        if name == "sm" and protected:  # up to its <em>
+        if name == "sm" and protected:  # one tag with all up to its <em>, which `others` takes from `children`
             reference = attributes.get("id")
             others = (other for other in children if isinstance(other, Element))
             ends = (other.end for other in others if other.attributes.get("startRef") == reference)

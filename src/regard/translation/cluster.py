@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
     before: int  # number of lines before this part
     lines: list[Line]
-    file: Path  # for their translations; its name is a hash of the content
+    file: Path  # for their translations; its name is a hash of the part
 
 
 def translate_parts(
@@ -64,7 +64,8 @@ def translate_parts(
                 if part.file.exists():
                     translated += len(part.lines)
                 else:
-                    translated += 0 if pool.has_free() else save_next()
+                    if not pool.has_free():
+                        translated += save_next()
                     pool.submit(lambda actor, part: actor.translate.remote(part), part)
                 progress(translated)
             while pool.has_next():

@@ -101,11 +101,12 @@ class LineJob:
         added: dict[str, Any] = {"translation": result.text}
         if problem:
             added["error"] = problem
-        for name in () if problem else self.names:
-            value = getattr(result, name)
-            if name == "alternatives":
-                value = [{"text": other.text, "score": other.score} for other in value]
-            added[name] = [note._asdict() for note in value] if name == "warnings" else value
+        else:
+            for name in self.names:
+                value = getattr(result, name)
+                if name == "alternatives":
+                    value = [{"text": other.text, "score": other.score} for other in value]
+                added[name] = [note._asdict() for note in value] if name == "warnings" else value
         new = {name: value for name, value in added.items() if name not in line.fields}
         text = json.dumps(new, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8
         # The other fields stay exactly as they were written.
