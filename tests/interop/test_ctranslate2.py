@@ -145,7 +145,7 @@ def test_texts_longer_than_the_positions_are_searched_by_torch(tmp_path: Path) -
     translator.use("ctranslate2", "fp32", folder)
     called = []
 
-    def search(sources: Any, options: Any) -> list[list[Hypothesis]]:
+    def search(sources: Any, options: Any, encoded: Any) -> list[list[Hypothesis]]:
         called.append(len(sources))
         return []
 
