@@ -99,7 +99,7 @@ def beam(
             candidates = _refill(candidates, constraints.end, beams)
         if trees is None:
             candidates = _place(candidates, slots)
-        else:  # in the order of their probabilities
+        else:  # a tree shows the candidates in the order of their probabilities
             _record(batch_trees, candidates, search.sentences, is_first=length == 1)
 
         ends = candidates.totals / length**length_penalty

@@ -22,8 +22,8 @@ from regard.errors import DataError, did_you_mean
 from regard.text import files
 from regard.text.files import Origin, Pair, UnreadableLine, display_name, uncompressed_name
 
-EXTENSIONS = dict.fromkeys((".xliff", ".xlf", ".sdlxliff", ".mxliff"), "xliff")
-EXTENSIONS |= {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tmx": "tmx", ".po": "po", ".pot": "po"}
+EXTENSIONS = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tmx": "tmx", ".po": "po", ".pot": "po"}
+EXTENSIONS |= dict.fromkeys((".xliff", ".xlf", ".sdlxliff", ".mxliff"), "xliff")
 
 UNSUPPORTED = {  # their markup would be translated as text
     *(".srt", ".vtt", ".md", ".rst", ".tex", ".htm", ".html", ".xml", ".doc", ".docx", ".odt", ".rtf", ".pdf", ".pptx"),
@@ -216,7 +216,7 @@ def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]
 
 
 def _field_names(row: dict[str, Any], options: Options) -> tuple[str, str]:
-    """The fields of the source and the target: those requested, of the languages, or the usual ones."""
+    """The names of the fields of source and target: those requested, those of the languages, or the usual ones."""
     if options.fields:
         return options.fields
     usual = ("src", "tgt") if "src" in row and "source" not in row else ("source", "target")

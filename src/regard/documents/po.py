@@ -37,7 +37,7 @@ class Message:
     origin: Origin
     lines: list[str] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)  # source texts by keyword, and translations by number
-    rows: dict[str, list[int]] = field(default_factory=dict)  # indices of the lines that hold each text and the flags
+    rows: dict[str, list[int]] = field(default_factory=dict)  # indices of the lines of each text and kind of comment
     flags: set[str] = field(default_factory=set)
 
 

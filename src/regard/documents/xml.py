@@ -217,7 +217,7 @@ class _Parser:
     def _data(self, text: str) -> None:
         if self.open:
             children = self.open[-1].children
-            if children and isinstance(children[-1], str):  # a text may end at a chunk
+            if children and isinstance(children[-1], str):  # expat may pass a text in parts
                 children[-1] += text
             else:
                 children.append(text)

@@ -78,8 +78,9 @@ class LineJob:
             return Line("", f'this is not a JSON object such as {{"{self.field}": "..."}}')
         content = row.get(self.field)
         if not isinstance(content, str):
-            problem = "the value of {!r} is not text" if self.field in row else "there is no field {!r}"
-            problem = problem.format(self.field)
+            problem = f"there is no field {self.field!r}"
+            if self.field in row:
+                problem = f"the value of {self.field!r} is not text"
             return Line("", f"{problem} (--field): the object has {', '.join(row) or 'no fields'}", text, row)
         if existing := [name for name in ("translation", *self.names) if name in row]:
             return Line("", f"the object has a field {existing[0]!r} already: give it another name", text, row)
