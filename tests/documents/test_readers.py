@@ -3,14 +3,18 @@
 import io
 import tracemalloc
 from collections import Counter
+from types import SimpleNamespace
+from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.documents import xml
 from regard.documents.formats import FORMATS, Options
 from regard.documents.languages import find_language, same_language
+from regard.documents.xliff import parse_xliff
 from regard.errors import DataError
 from regard.text import files as streams
 
@@ -121,9 +125,21 @@ def test_another_kind_of_xml_is_refused():
         read("tmx", b"<html/>")
 
 
-def test_a_prefix_of_all_elements_is_refused():
-    with pytest.raises(DataError, match="the outermost element is <x:xliff>, and <xliff> is needed"):
-        read("xliff", b'<x:xliff xmlns:x="u" version="1.2"/>')
+def test_xliff_with_a_prefix_is_read():
+    data = (
+        xliff1(CAT)
+        .replace(b"</", b"</x:")
+        .replace(b"<", b"<x:")
+        .replace(b"<x:/x:", b"</x:")
+        .replace(b"xmlns", b"xmlns:x")
+    )
+    assert read("xliff", data) == [("cat", "chat")]
+
+
+@pytest.mark.parametrize("root", ["other", "x:other", "notxliff"])
+def test_another_outermost_element_is_refused(root):
+    with pytest.raises(DataError, match=f"file:1: the outermost element is <{root}>, and <xliff> is needed"):
+        read("xliff", f'<{root} xmlns:x="u" version="1.2"/>'.encode())
 
 
 def test_malformed_xml_is_named_by_its_line():
@@ -200,6 +216,36 @@ XML_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_charac
 @given(XML_TEXT, XML_TEXT.filter(bool))
 def test_what_is_written_as_tmx_comes_back(source, target):
     assert read("tmx", tmx({"en": escape(source), "fr": escape(target)})) == [(source, target)]
+
+
+class NewExpat:
+    """Since version 2.6 expat waits for the rest of a long token, and meanwhile has no position."""
+
+    def __init__(self, encoding):
+        self.__dict__.update(parser=expat.ParserCreate(encoding), waiting=b"")
+
+    def __getattr__(self, name):
+        return -1 if name == "CurrentByteIndex" and self.waiting else getattr(self.parser, name)
+
+    def __setattr__(self, name, value):
+        setattr(self.parser, name, value)
+
+    def Parse(self, data, final):  # noqa: N802 - the name of expat
+        data = self.waiting + data
+        is_partial = data.rfind(b"<") > data.rfind(b">") and not final
+        self.__dict__["waiting"] = data if is_partial else b""
+        if not is_partial:
+            self.parser.Parse(data, final)
+
+
+@pytest.mark.parametrize("chunk", [7, 100])
+def test_no_text_is_lost_while_the_parser_waits(monkeypatch, chunk):
+    data = xliff1(f"<!-- {'long ' * 500} -->{CAT}<!-- {'long ' * 500} -->")
+    monkeypatch.setattr(xml, "expat", SimpleNamespace(**{**vars(expat), "ParserCreate": NewExpat}))
+    monkeypatch.setattr(xml, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(xml, "HEAD_BYTES", chunk)
+    _, parts = parse_xliff(io.BytesIO(data), "file", None)
+    assert "".join(part if isinstance(part, str) else part.raw for part in parts).encode() == data
 
 
 # XLIFF

@@ -247,6 +247,18 @@ def test_xliff_2_has_its_state_on_the_segment(tmp_path: Path) -> None:
     assert data.decode() == before.replace("initial", "translated") + source + target + after
 
 
+def test_a_namespace_prefix_is_kept(tmp_path: Path) -> None:
+    before = '<x:xliff xmlns:x="u" version="1.2"><x:file><x:body><x:trans-unit id="1"><x:source>a b</x:source>'
+    after = "</x:trans-unit></x:body></x:file></x:xliff>"
+    data, _ = through(tmp_path, "a.xlf", before + after)
+    assert data.decode() == f"{before}<x:target {REVIEW}>B A</x:target>{after}"
+
+    before = '<x:tmx xmlns:x="u"><x:body><x:tu><x:tuv xml:lang="en"><x:seg>a b</x:seg></x:tuv>'
+    data, _ = through(tmp_path, "a.tmx", f"{before}</x:tu></x:body></x:tmx>", languages=("en", "fr"))
+    new = '<x:tuv xml:lang="fr" creationtool="regard"><x:seg>B A</x:seg></x:tuv>'
+    assert data.decode() == f"{before}{new}</x:tu></x:body></x:tmx>"
+
+
 def test_a_missing_target_language_is_added(tmp_path: Path) -> None:
     text = unit("<source>a b</source>").replace("  target-language='fr'", "")
     data, _ = through(tmp_path, "a.xlf", text, languages=("en", "de"))

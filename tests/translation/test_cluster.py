@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -63,6 +64,21 @@ def test_a_worker_and_then_the_run_are_killed_and_every_line_is_written_once(
     assert kept > 0
     assert len(list(calls.glob("*-*"))) == before + 10 - kept
     assert sorted(path.name for path in tmp_path.iterdir()) == ["calls", "out.txt"]
+
+
+def test_a_file_without_unfinished_parts_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_actors", lambda *_: pytest.fail("actors were started"))
+    options: dict[str, Any] = {"start": partial(start, tmp_path), "identity": "", "workers": 1, "resources": CPU}
+    options |= {"force": True, "progress": lambda lines: None}
+    cluster.translate_parts([], tmp_path / "out.txt", **options)
+    assert (tmp_path / "out.txt").read_bytes() == b""
+
+    (part,) = cluster._split(LINES, tmp_path / "out.txt.parts", "")
+    part.file.parent.mkdir()
+    part.file.write_text(json.dumps({"lines": ["done"], "outcome": vars(Outcome())}, default=vars))
+    cluster.translate_parts(LINES, tmp_path / "out.txt", **options)
+    assert (tmp_path / "out.txt").read_text() == "done\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
 def test_the_command_writes_the_same_lines_as_without_a_cluster(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.config import Config
-from regard.decoding import Hypothesis, SearchOptions
+from regard.decoding import Encoded, Hypothesis, SearchOptions
 from regard.errors import ConfigError, FolderError, InputError, RunError
 from regard.inspection.quality import CALIBRATION_FILE, Calibration, Expected
 from regard.models import build
@@ -71,10 +71,10 @@ class Watched:
         self.translator, self.watch = translator, watch
 
     def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions, encoded: object = None
+        self, sources: Sequence[Sequence[int]], options: SearchOptions, encoded: list[Encoded] | None = None
     ) -> list[list[Hypothesis]]:
         self.watch(sources)
-        return self.translator.torch_engine.search(sources, options)
+        return self.translator.torch_engine.search(sources, options, encoded)
 
 
 def calibrated(expected: Expected) -> Calibration:
@@ -211,7 +211,7 @@ class Fixed:
         self.hypotheses = [_hypothesis(*each) for each in zip(range(len(texts)), texts, ends, strict=True)]
 
     def search(
-        self, sources: Sequence[Sequence[int]], options: SearchOptions, encoded: object = None
+        self, sources: Sequence[Sequence[int]], options: SearchOptions, encoded: list[Encoded] | None = None
     ) -> list[list[Hypothesis]]:
         return [self.hypotheses for _ in sources]
 

@@ -31,7 +31,7 @@ class Memory(NamedTuple):
 
 
 def initialise(layer: nn.Linear, blocks: Sequence[int] | None = None) -> None:
-    """Xavier for the matrix, or for each of these blocks of its rows as a matrix of its own; zeros for the bias."""
+    """Xavier for the weights, separately for each block of rows, as if it were a layer; zeros for the bias."""
     with torch.no_grad():
         for block in layer.weight.split(blocks or [layer.out_features]):
             nn.init.xavier_uniform_(block)

@@ -51,9 +51,13 @@ def prepack(model: Model) -> Model:
         return model
     weights = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
     is_sharded = any(hasattr(module, "unshard") for module in model.modules())  # FSDP gathers its weights itself
-    dtypes = {torch.float32, *([torch.bfloat16] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else [])}
+    dtypes = [torch.float32]
+    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        dtypes.append(torch.bfloat16)
     can_be_packed = all(weight.device.type == "cpu" and weight.dtype in dtypes for weight in weights)
-    return cast(Model, _prepacked_copy(model)) if weights and can_be_packed and not is_sharded else model
+    if is_sharded or not weights or not can_be_packed:
+        return model
+    return cast(Model, _prepacked_copy(model))
 
 
 def _prepacked_copy(module: nn.Module) -> Any:

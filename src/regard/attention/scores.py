@@ -21,7 +21,7 @@ from regard.errors import ConfigError, did_you_mean
 
 Score = Callable[[Tensor, Tensor], Tensor]
 Product = tuple[Tensor, Tensor, float]
-"""A score as a scale times the dot product of a query and a key: query, key and scale."""
+"""The query, the key and the scale of a score that is a scaled dot product."""
 
 TEMPERATURE = 0.1  # cosines are between -1 and 1: without a temperature their softmax would be almost flat
 MAX_ADDITIVE_NUMBERS = 2**24  # in the (B, H, Q, K, D) tensor of an additive score; larger ones are computed in parts
@@ -78,7 +78,8 @@ class General(nn.Module):
         return query @ self.weight, key, 1.0
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        return dot(*self.product(query, key)[:2])
+        query, key, _ = self.product(query, key)
+        return dot(query, key)
 
 
 class Cosine(nn.Module):
@@ -96,7 +97,8 @@ class Cosine(nn.Module):
         return unit(query) * torch.exp(-self.log_temperature), key if self.unit_keys else unit(key), 1.0
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        return dot(*self.product(query, key)[:2])
+        query, key, _ = self.product(query, key)
+        return dot(query, key)
 
 
 SCORES: dict[str, Score] = {"dot": dot, "scaled_dot": scaled_dot, "cosine": cosine}  # without parameters

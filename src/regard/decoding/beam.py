@@ -99,7 +99,7 @@ def beam(
             candidates = _refill(candidates, constraints.end, beams)
         if trees is None:
             candidates = _place(candidates, slots)
-        else:  # in the order of their probabilities
+        else:  # a tree shows the candidates in the order of their probabilities
             _record(batch_trees, candidates, search.sentences, is_first=length == 1)
 
         ends = candidates.totals / length**length_penalty
@@ -188,7 +188,7 @@ def _place(candidates: Candidates, slots: int) -> Candidates:
 
 
 def _log_coverage(coverage: Tensor, parents: Tensor, state: Beam) -> Tensor:
-    """(B, c): the sum of the logarithms of the attention on each source token, at most 1."""
+    """(B, c): log(min(attention, 1)) of each source token, summed over the source."""
     coverage = coverage.view(*state.totals.shape, -1)  # (R, S) -> (B, n, S)
     coverage = coverage.gather(1, parents[:, :, None].expand(-1, -1, coverage.shape[2]))
     logs = coverage.clamp(torch.finfo(coverage.dtype).tiny, 1.0).log()

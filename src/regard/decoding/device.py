@@ -40,8 +40,8 @@ class Inputs(NamedTuple):
     first: Tensor  # (B,) input of the first step
     is_sentence: Tensor  # (B,) False for rows that only fill the batch
     allowed: Tensor  # (V,) True for tokens that may come next
-    forced: Tensor  # (B, T) the only token that may come at each step (of a prefix, or the end after the last), or -1
-    divisors: Tensor  # (T,) length ** length_penalty, which divides the log-probability of what ends at each step
+    forced: Tensor  # (B, T) the token forced at each step (of a prefix, or the end token at the maximum length), or -1
+    divisors: Tensor  # (T,) length ** length_penalty of a hypothesis that ends at each step
     final_divisors: Tensor  # (B,) the divisor at the maximum length
 
 

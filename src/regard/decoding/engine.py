@@ -86,13 +86,14 @@ class TorchEngine:
             device.type == "cuda"
             and options.seed is None
             and trees is None
-            and settings.coverage_penalty == settings.no_repeat_ngram == 0
+            and settings.coverage_penalty == 0
+            and settings.no_repeat_ngram == 0
             and (options.beams == 1 or settings.early_stopping == "shrink")
             and not any(hasattr(module, "unshard") for model in self.models for module in model.modules())
         )
-        host = torch.device("cpu") if stays_on_device else device  # the captured search copies what it is given
-        source, mask = pad(sources, host)
-        first = torch.full((len(sources),), self.special.start, device=host)
+        place = torch.device("cpu") if stays_on_device else device  # the captured search copies what it is given
+        source, mask = pad(sources, place)
+        first = torch.full((len(sources),), self.special.start, device=place)
         inputs = cast(list[Generator], self.models), source, first, mask
         constraints = Constraints(
             end=self.special.end,

@@ -156,7 +156,7 @@ class Glossary:
                 if key in self.copied:
                     candidates.append((span, None))
                 forms = self.terms.get(tuple(map(str.casefold, key)) if self.ignore_case else key)
-                if not forms and (first == 0 or words[first - 1][0] in BEFORE_CAPITALS):  # a capital may begin it
+                if not forms and (first == 0 or words[first - 1][0] in BEFORE_CAPITALS):  # a capital of a sentence
                     forms = self.terms.get((key[0][:1].lower() + key[0][1:], *key[1:]))
                 if forms:
                     candidates.append((span, forms))
@@ -251,12 +251,13 @@ def _replace(text: str, matches: Sequence[Match], written: Sequence[Span | None]
     tokens = _membership(spans, attention.target)
     by_word = tokens / tokens.sum(1, keepdim=True).clamp(min=1) @ attention.weights.float()  # (target words, S)
     used = {number for number, span in enumerate(spans) for other in written if other and _overlap(span, other)}
-    missing = []  # each term with (target words, words of the term)
+    missing = []  # terms, each with its attention (target words, words of the term)
     for match, other in zip(matches, written, strict=True):
         if other is None:
             words = [(match.start + start, match.start + end) for start, end in word_spans(match.source)]
             tokens = _membership(words, attention.source)
-            missing.append((match, by_word @ (tokens / tokens.sum(0).clamp(min=1)).T))  # a token of two words: half
+            tokens /= tokens.sum(0).clamp(min=1)  # a token of two words counts half for each
+            missing.append((match, by_word @ tokens.T))
     replaced: list[tuple[Span, Match]] = []
     for match, weights in sorted(missing, key=lambda term: -float(term[1].amax())):
         chosen = _choose_words(weights.tolist(), used, [text[slice(*span)] for span in spans])
@@ -285,9 +286,9 @@ def _choose_words(weights: Sequence[Sequence[float]], used: set[int], words: Seq
     if highest < MIN_ATTENTION:
         return []
     similar = [number for number in total if total[number] >= SIMILAR_ATTENTION * highest]
-    is_long = [len(word) > MAX_FUNCTION_WORD or script_of(word[0]) in UNSPACED_SCRIPTS for word in words]
+    is_content = [len(word) > MAX_FUNCTION_WORD or script_of(word[0]) in UNSPACED_SCRIPTS for word in words]
     best = max(similar, key=lambda number: (len(words[number]), total[number]))
-    neighbours = {number for number in similar if total[number] >= NEIGHBOUR_ATTENTION and is_long[number]}
+    neighbours = {number for number in similar if total[number] >= NEIGHBOUR_ATTENTION and is_content[number]}
     for column in zip(*weights, strict=True) if len(weights[best]) > 1 else ():  # the words of a term of several words
         strongest = max(total, key=column.__getitem__)
         neighbours |= {strongest} if column[strongest] >= WORD_ATTENTION else set()

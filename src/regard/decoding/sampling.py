@@ -8,7 +8,6 @@ B sentences in the batch, S source tokens, R rows (hypotheses), V vocabulary.
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,8 +31,18 @@ def greedy(
     For a translator they are the begin-of-sentence token. For a gpt they are the last tokens of the prompts, and the
     source holds the tokens before. A list passed as `encoded` receives the encoded sources of every model.
     """
-    common: dict[str, Any] = {"constraints": constraints, "length_penalty": length_penalty, "encoded": encoded}
-    return [one for (one,) in sample(models, source, first, mask, samples=1, temperature=0.0, **common)]
+    hypotheses = sample(
+        models,
+        source,
+        first,
+        mask,
+        constraints=constraints,
+        samples=1,
+        temperature=0.0,
+        length_penalty=length_penalty,
+        encoded=encoded,
+    )
+    return [best for (best,) in hypotheses]
 
 
 @torch.inference_mode()

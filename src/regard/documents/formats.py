@@ -216,7 +216,7 @@ def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]
 
 
 def _field_names(row: dict[str, Any], options: Options) -> tuple[str, str]:
-    """The fields of the source and the target: those requested, of the languages, or the usual ones."""
+    """The names of the fields of source and target: those requested, those of the languages, or the usual ones."""
     if options.fields:
         return options.fields
     usual = ("src", "tgt") if "src" in row and "source" not in row else ("source", "target")

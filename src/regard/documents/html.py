@@ -58,7 +58,7 @@ class _Splitter:
             self._add_characters(html[at : match.start()])
             at = self._add_markup(html, match)
         self._add_characters(html[at:])  # a tag that never ends is text
-        self._keep("")
+        self._keep("")  # ends the last text
 
     def _add_characters(self, raw: str) -> None:
         if self.kept:

@@ -52,7 +52,7 @@ PLACEHOLDER = (
     rf"|%[-+0#',]*+{WIDTH}[A-Za-z@](?![A-Za-z])|%%|{NUMBERED}"
 )
 FORMAT_STRING = rf"{VARIABLE}|%[-+ 0#',]*+{WIDTH}<PRI\w++>|%{NAME}?[-+ 0#',]*+{WIDTH}(?:{LETTERS}|%)|{NUMBERED}"
-IN_ORDER = re.compile(rf"%[-+ 0#',]*+{WIDTH}[A-Za-z@<]|\{{\}}")  # these take their values in order, and keep it
+IN_ORDER = re.compile(rf"%[-+ 0#',]*+{WIDTH}[A-Za-z@<]|\{{\}}")  # these take their values in order
 ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
 TEXT, FORMAT = (
     re.compile(f"(?P<tag>{TAG})|{kind}|<(?:{ADDRESS})>|{ADDRESS}|{ENTITY}") for kind in (PLACEHOLDER, FORMAT_STRING)
@@ -61,7 +61,7 @@ PLAIN_TEXT = re.compile(f"{ADDRESS}|{ENTITY}")  # plain text has these too, and 
 
 VOID_ELEMENTS = {"br", "hr", "img", "input", "wbr"}  # of HTML: they have no closing tag
 
-MAX_DISTANCE = 8  # tokens; the alignment of tokens farther from a tag does not decide where it goes
+MAX_DISTANCE = 8  # tokens before and after a tag whose alignment decides where it goes
 MAX_DEPTH = 50  # nested pairs; with more, the tags of a text keep their order
 
 
@@ -104,7 +104,7 @@ JOINED = rf"(?:(?<![{JOINERS}])[{JOINERS}]++)?{ALONE}(?:[{JOINERS}{STOPS}]*+{ALO
 BRACKETS = ("()", "[]", '""', "''", "«»", "“”", "‘’", "„“")
 PLACEHOLDER_UNIT = "|".join([*(re.escape(pair[0]) + JOINED + re.escape(pair[1]) for pair in BRACKETS), JOINED])
 UNIT = rf"(?:{PAIRED}|{PLACEHOLDER_UNIT})"
-BEGINNING = rf"(?:\A|(?<=[{STOPS}]\s)|(?<=[(\[\"'«“‘„]))"  # here there is no word before punctuation
+BEGINNING = rf"(?:\A|(?<=[{STOPS}]\s)|(?<=[(\[\"'«“‘„]))"  # where no word stands before punctuation
 MORE = rf"(?:\s*+{UNIT})*+"
 FIRST_RUN = rf"{BEGINNING}{PAIRED}*(?:{PLACEHOLDER_UNIT}){MORE}\s?[{JOINERS}{STOPS}]+(?=\s|\Z)"
 UNITS, RUN = re.compile(UNIT), re.compile(rf"(?:(?<!\s)\s++)?(?:{FIRST_RUN}|{UNIT}){MORE}\s*+")
@@ -166,7 +166,7 @@ def _read_run(body: str, run: re.Match[str], remaining: Iterator[Tag]) -> Iterat
         raw = join_pieces(members) + tail
         tag = members[0]._replace(raw=raw) if isinstance(members[0], Tag) and members[0].side != "alone" else Tag(raw)
         before, after = body[unit.start() - 1 : unit.start()] or " ", body[end : end + 1] or " "
-        # Before the punctuation of another word, it needs a space.
+        # Punctuation after it stays with the word before it; what follows it then needs a space.
         space_after = after.isspace() or (after in CLOSING_PUNCTUATION and tag.side != "open")
         yield PlacedTag(tag, before.isspace(), space_after)
 
@@ -308,7 +308,7 @@ class _Placement:
         tokens = [j for aligned in self.aligned[first:last] for j in aligned]
         if first >= last or opening.at == closing.at:
             return None
-        if not any(token.place == 0 for token in self.source[:first] + self.source[last:]):  # all words
+        if not any(token.place == 0 for token in self.source[:first] + self.source[last:]):  # the pair has all words
             letters = [j for j, token in enumerate(self.target) if token.place == 0]
             start = letters[0] if first and letters else 0
             return start, letters[-1] + 1 if last < len(self.source) and letters else len(self.target)
@@ -353,7 +353,7 @@ def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> lis
     spaces = []
     for before, after in pairwise([None, *tags, None]):
         opened, closes = before and before.tag.side == "open", after and after.tag.side == "close"
-        wanted = bool(before and before.space_after and (opened or not closes))  # inside a pair, if it had one there
+        wanted = bool(before and before.space_after and (opened or not closes))  # inside a pair only if there was one
         spaces.append(wanted or bool(after and after.space_before and not opened))
     if not space and left and right:  # inside a word, or between a word and its punctuation
         after_letter, before_letter = left[-1].isalnum(), right[0].isalnum()

@@ -13,8 +13,11 @@ from regard.text.files import Origin
 MAX_PROBLEMS = 20  # listed one by one; more are only counted
 
 
-Gap = tuple[list[list[Piece]], Callable[[list[list[Piece]]], str]]
-"""A place in a document without a translation: its segments, and a function that writes their translations."""
+class Gap(NamedTuple):
+    """A place in a document without a translation: its segments, and a function that writes their translations."""
+
+    segments: list[list[Piece]]
+    write: Callable[[list[list[Piece]]], str]
 
 
 class Entry(NamedTuple):

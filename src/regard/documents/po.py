@@ -37,7 +37,7 @@ class Message:
     origin: Origin
     lines: list[str] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)  # source texts by keyword, and translations by number
-    rows: dict[str, list[int]] = field(default_factory=dict)  # indices of the lines that hold each text and the flags
+    rows: dict[str, list[int]] = field(default_factory=dict)  # indices of the lines of each text and kind of comment
     flags: set[str] = field(default_factory=set)
 
 
@@ -58,7 +58,9 @@ def parse_po(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[
         text = data.decode(charset)
     except (LookupError, UnicodeError) as error:
         line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
-        raise DataError(f"{name}:{line}: the text is not {charset}; convert the file to UTF-8 with msgconv") from error
+        raise DataError(
+            f"{name}:{line}: the text cannot be read as {charset}; convert the file to UTF-8 with msgconv"
+        ) from error
 
     def entries() -> Iterator[str | Entry]:
         plurals = Plurals()
@@ -141,7 +143,9 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
     def gap(everything: bool) -> Gap:
         segments: list[list[Piece]] = []
         counts = {}  # segments of each translation: its lines
-        for number in (number for number in sources if everything or not texts.get(number)):
+        for number in sources:
+            if texts.get(number) and not everything:
+                continue
             before = len(segments)
             segments.append([])
             for piece in split_tags(sources[number], format_string=is_format):
@@ -149,7 +153,7 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
                 segments[-1].append(first)
                 segments.extend([part] for part in rest)
             counts[number] = len(segments) - before
-        return segments, partial(_write, message, counts)
+        return Gap(segments, partial(_write, message, counts))
 
     not_filled = "" if source.strip() else "empty"
     if plural is not None and not plurals.forms:

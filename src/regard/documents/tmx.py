@@ -31,9 +31,12 @@ def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple
     def entries() -> Iterator[str | Entry]:
         header, known = "", list[str]()  # languages of the units so far, the source first
         for part in parts:
-            if isinstance(part, str) or part.element.name == "header":
-                header = header if isinstance(part, str) else part.element.attributes.get("srclang", "")
-                yield part if isinstance(part, str) else part.raw.decode()
+            if isinstance(part, str):
+                yield part
+                continue
+            if part.element.name == "header":
+                header = part.element.attributes.get("srclang", "")
+                yield part.raw.decode()
                 continue
             variants = _variants(part)
             if languages is None:
@@ -77,20 +80,20 @@ def _parse_unit(unit: Unit, variants: list[Variant], languages: Languages | None
             raise DataError(
                 f"{unit.origin}: no unit up to here has two languages: name both, for example --languages en,fr"
             )
-        return [list(read_pieces(unit, source.segment))], write
+        return Gap([list(read_pieces(unit, source.segment))], write)
 
     def write(translations: list[list[Piece]]) -> str:
         assert source is not None
         assert languages is not None
-        new = f"<seg>{write_pieces(translations[0])}</seg>"
+        new = f"<{unit.prefix}seg>{write_pieces(translations[0])}</{unit.prefix}seg>"
         if target is not None:
             start, inside, segment = target.element.start, target.element.inside, target.segment
             tag = with_attributes(unit.text(start, inside), {"creationtool": "regard"})
             return unit.edited((start, inside, tag), (segment.start, segment.end, new))
         attribute = "xml:lang" if "xml:lang" in source.element.attributes else "lang"
-        tag = f'<tuv {attribute}={quoteattr(languages[1])} creationtool="regard">'
+        tag = f'<{unit.prefix}tuv {attribute}={quoteattr(languages[1])} creationtool="regard">'
         end = source.element.end
-        return unit.edited((end, end, f"{unit.indentation(source.element)}{tag}{new}</tuv>"))
+        return unit.edited((end, end, f"{unit.indentation(source.element)}{tag}{new}</{unit.prefix}tuv>"))
 
     not_read = "units without both languages" if source is None or target is None else ""
     not_filled = "" if text or languages is None else "without the source language"

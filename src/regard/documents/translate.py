@@ -55,10 +55,10 @@ def translate_file(
         progress(name, bytes_read, total)
         while window := list(islice(entries, READ_AHEAD_TEXTS)):
             parts = [part if isinstance(part, str) else _find_gap(part, everything, outcome) for part in window]
-            segments = [segment for part in parts if not isinstance(part, str) for segment in part[0]]
+            segments = [segment for part in parts if isinstance(part, Gap) for segment in part.segments]
             translations = iter(translate_pieces(segments, translate, outcome))
             for part in parts:
-                text = part if isinstance(part, str) else part[1]([next(translations) for _ in part[0]])
+                text = part if isinstance(part, str) else part.write([next(translations) for _ in part.segments])
                 file.write(text.encode(encoding, "xmlcharrefreplace"))
             raw = "".join(part if isinstance(part, str) else part.raw for part in window)
             bytes_read += len(raw.encode(encoding, "replace"))

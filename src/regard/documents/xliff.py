@@ -57,7 +57,7 @@ def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
             raise DataError(f"{unit.origin}: the <xliff> has no trgLang: name both languages, as in --languages en,fr")
         chosen = _segments(divided, None) if everything else segments
         missing = [list(read_pieces(unit, segment)) for segment, translation in chosen if translation is None]
-        return missing, partial(_write, unit, divided, target, chosen)
+        return Gap(missing, partial(_write, unit, divided, target, chosen))
 
     return Entry(
         raw,
@@ -96,18 +96,20 @@ def _write(
     unit: Unit, source: Element, target: Element | None, segments: Sequence[Segment], translations: list[list[Piece]]
 ) -> str:
     """The unit with new translations between those that exist."""
-    element, first_version, new = unit.element, unit.element.name == "trans-unit", iter(translations)
-    filled = []
+    element, new, filled = unit.element, iter(translations), []
+    first_version = element.name == "trans-unit"
     for segment, translation in segments:
         text = unit.text(translation.inside, translation.close) if translation else write_pieces(next(new))
         filled.append((segment.inside, segment.close, text))
     body = unit.edited(*filled, start=source.inside, end=source.close)
-    indent, tag, start, end = unit.indentation(source), "<target>", source.end, source.end
-    if target is not None:
-        indent, start, end = "", target.start, target.end
-        tag = unit.text(start, target.inside).removesuffix("/>").removesuffix(">").rstrip() + ">"
+    if target is None:
+        start = end = source.end
+        indent, tag = unit.indentation(source), f"<{unit.prefix}target>"
+    else:
+        start, end = target.start, target.end
+        indent, tag = "", unit.text(start, target.inside).removesuffix("/>").removesuffix(">").rstrip() + ">"
     tag = with_attributes(tag, REVIEW) if first_version else tag
-    edits = [(start, end, f"{indent}{tag}{body}</target>")]
+    edits = [(start, end, f"{indent}{tag}{body}</{unit.prefix}target>")]
     if not first_version or element.attributes.get("approved") == "yes":
         values = {"approved": "no"} if first_version else {"state": "translated", "subState": None}
         opening = with_attributes(unit.text(element.start, element.inside), values)

@@ -71,6 +71,7 @@ class Unit(NamedTuple):
     raw: bytes
     attributes: dict[str, str]  # of the elements around it; inner elements override outer ones
     origin: Origin
+    prefix: str  # of the namespace, with its colon, if all elements of the file have one, as in <x:source>
 
     def text(self, start: int, end: int) -> str:
         """The source text between two positions in the file."""
@@ -144,6 +145,7 @@ class _Parser:
         self.ancestors: list[dict[str, str]] = [{}]  # each with the attributes of those around it
         self.open: list[Element] = []  # elements of the unit
         self.origin = Origin(name, 1)  # of the unit
+        self.prefix = ""  # of the namespace of the outermost element
 
     def feed(self, data: bytes, *, final: bool = False) -> list[str | Unit]:
         """Parse the next bytes and return the parts that are complete; broken XML becomes a message with its line."""
@@ -167,16 +169,20 @@ class _Parser:
 
     def _take(self, end: int, element: Element | None = None) -> None:
         """Add the next part, up to a position: a unit, or the text before one."""
-        raw = self.buffer[self.done - self.base : end - self.base]
+        # In a long token expat 2.6 and later report the position -1.
+        raw = self.buffer[self.done - self.base : max(end - self.base, 0)]
         if element is not None:
-            self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin))
+            self.parts.append(Unit(element, raw, self.ancestors[-1], self.origin, self.prefix))
         elif raw:
             self.parts.append(raw.decode())
         self.done = max(self.done, end)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self.ancestors) == 1 and name != self.root:
-            raise self._error(f"the outermost element is <{name}>, and <{self.root}> is needed")
+        if len(self.ancestors) == 1:
+            self.prefix = name.removesuffix(self.root)
+            if self.prefix and not self.prefix.endswith(":"):
+                raise self._error(f"the outermost element is <{name}>, and <{self.root}> is needed")
+        name = name.removeprefix(self.prefix)  # elements of other namespaces keep their prefix
         start = self.expat.CurrentByteIndex
         if self.open or name in self.units or name in self.tags:
             tag = START_TAG.match(self.buffer, start - self.base)
@@ -211,7 +217,7 @@ class _Parser:
     def _data(self, text: str) -> None:
         if self.open:
             children = self.open[-1].children
-            if children and isinstance(children[-1], str):  # a text may end at a chunk
+            if children and isinstance(children[-1], str):  # expat may pass a text in parts
                 children[-1] += text
             else:
                 children.append(text)
@@ -261,7 +267,7 @@ def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
             continue
         name, attributes, start, end = child.name, child.attributes, child.start, child.end
         protected = attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
-        if name == "sm" and protected:  # up to its <em>
+        if name == "sm" and protected:  # one tag with all up to its <em>, which `others` takes from `children`
             reference = attributes.get("id")
             others = (other for other in children if isinstance(other, Element))
             ends = (other.end for other in others if other.attributes.get("startRef") == reference)

@@ -133,7 +133,7 @@ def _tile(start, token_stride, tokens, count, dims, SIZE: tl.constexpr):
 
 @triton.jit
 def _sentence(query_starts, key_starts, index, sentences):
-    """The row of a sentence, its first query and its first key, and how many it has of each."""
+    """The row of a sentence, where its queries and keys begin, and how many it has of each."""
     place = index + index // sentences  # a row has one more start than sentences
     q_first, k_first = tl.load(query_starts + place).to(tl.int64), tl.load(key_starts + place).to(tl.int64)
     queries = tl.load(query_starts + place + 1) - q_first.to(tl.int32)

@@ -84,11 +84,11 @@ def check_tokens(tokens: Tensor, vocabulary: int, name: str) -> None:
 
 
 def check_mask(mask: Tensor | None, tokens: Tensor, name: str) -> None:
-    """Check that a padding mask is boolean, has the shape of the tokens and, on a CPU, hides only ends of rows."""
+    """Check that a padding mask is boolean, has the shape of the tokens and, on a CPU, hides only the ends of rows."""
     if mask is None:
         return
     valid = mask.dtype == torch.bool and mask.shape == tokens.shape
-    if valid and mask.device.type == "cpu" and not torch.compiler.is_compiling():
+    if valid and mask.device.type == "cpu" and not torch.compiler.is_compiling():  # reading it waits for a GPU
         valid = not bool((mask[:, 1:] & ~mask[:, :-1]).any())
     if not valid:
         raise InputError(

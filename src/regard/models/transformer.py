@@ -69,7 +69,7 @@ class Transformer(nn.Module):
         source_starts, target_starts = batch.source_starts, batch.target_starts
         if source_starts is None or target_starts is None:
             return self.step(target, self.start(source, batch.mask), record)[0]
-        assert record is None  # packed sentences have no weights
+        assert record is None  # attention over packed sentences has no weights
         positions = positions_in_sentences(source_starts, source.shape[1])
         x = self.encoder.encode(self.source(source, positions), positions, Packed(source_starts, source_starts), None)
         memories = self.decoder.remember(x)

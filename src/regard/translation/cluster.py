@@ -8,7 +8,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
     before: int  # number of lines before this part
     lines: list[Line]
-    file: Path  # for their translations; its name is a hash of the content
+    file: Path  # for their translations; its name is a hash of the part
 
 
 def translate_parts(
@@ -52,30 +52,28 @@ def translate_parts(
     """
     parts_folder, outcome, files, translated = out.with_name(f"{out.name}.parts"), Outcome(), list[Path](), 0
     with clear_os_errors(parts_folder), lock_folder(parts_folder):
-        with _actors(start, workers, resources) as pool:
-
-            def save_next() -> int:
-                file, number, content = _next_result(pool)
-                write_file(file, content, force=True)
-                return number
-
+        with ExitStack() as stack:
+            pool: Any = None
             for part in _split(lines, parts_folder, identity):
                 files.append(part.file)
                 if part.file.exists():
                     translated += len(part.lines)
                 else:
-                    translated += 0 if pool.has_free() else save_next()
+                    pool = pool or stack.enter_context(_actors(start, workers, resources))  # joining parts needs none
+                    if not pool.has_free():
+                        translated += _save_next(pool)
                     pool.submit(lambda actor, part: actor.translate.remote(part), part)
                 progress(translated)
-            while pool.has_next():
-                translated += save_next()
+            while pool and pool.has_next():
+                translated += _save_next(pool)
                 progress(translated)
         with atomic_file(out, force=force) as file:
             for path in files:
                 saved = json.loads(path.read_text(encoding="utf-8"))
                 outcome.merge(Outcome.from_dict(saved["outcome"]))
                 file.writelines(f"{line}\n".encode() for line in saved["lines"])
-    delete(parts_folder)
+    if files:  # an empty file has no parts, and their folder is gone with its lock
+        delete(parts_folder)
     return outcome
 
 
@@ -120,14 +118,15 @@ def _actors(start: Callable[[], TranslatePart], workers: int, resources: dict[st
         ray.shutdown()
 
 
-def _next_result(pool: Any) -> tuple[Path, int, str]:
-    """Wait for the next finished part: its file, its number of lines, and the content to write."""
+def _save_next(pool: Any) -> int:
+    """Wait for the next finished part and write its file; return its number of lines."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
-        done: tuple[Path, int, str] = pool.get_next_unordered()
+        file, number, content = pool.get_next_unordered()
     except RayTaskError as error:
         raise error.cause if isinstance(error.cause, RegardError) else error from None
     except RayError as error:
         raise RunError(f"a part failed {ATTEMPTS} times: {error}; the same command resumes") from None
-    return done
+    write_file(file, content, force=True)
+    return int(number)

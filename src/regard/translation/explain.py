@@ -33,7 +33,6 @@ from regard.translation.translator import TOP, Translator
 from regard.translation.writer import Writer
 
 GPT_TOKENS = 24  # tokens that a gpt generates after the prompt
-FORCED: Any = (0.0, 0.0, True, [])  # of the hypothesis of a given target, whose probabilities the trace computes
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,13 +157,12 @@ def explain(
                 f"the sentence has {len(source) - 1} tokens and this model reads {loaded.max_length}: explain a part"
             )
         if target:
-            hypotheses = [Hypothesis(tokenizers.target.encode(target), *FORCED)]
+            hypotheses = [_given(tokenizers.target.encode(target))]
             _check_positions(model_traced, len(hypotheses[0].tokens) + 1)
         else:
             # The search is that of `translate`, without a record, so that the score is exactly the same.
             options = SearchOptions(beams or loaded.config.decode.beams)
-            ((best, *_),) = loaded.torch_engine.search([source], options, trees=trees)
-            hypotheses = [best]
+            hypotheses = loaded.torch_engine.search([source], options, trees=trees)[0][:1]
     generator = cast(Generator, model_traced)
     traced = trace(generator, [source], hypotheses, tokenizers, texts=[text], trees=trees, hidden=True, top=TOP)[0]
     warned: list[QualityWarning] = []
@@ -188,7 +186,7 @@ def _continue(writer: Writer, prompt: str, target: str | None) -> tuple[list[int
         is_prefix = whole[: len(before)] == before
         ids = whole[len(before) :] if is_prefix else writer.tokenizer.encode(target)
         _check_positions(model, len(before) + len(ids))
-        return before, Hypothesis(ids, *FORCED)
+        return before, _given(ids)
     _check_positions(model, len(before) + 1)
     config = cast(ModelConfig, model.config)
     tokens = min(GPT_TOKENS, config.max_positions - len(before)) if config.has_position_table else GPT_TOKENS
@@ -199,6 +197,11 @@ def _continue(writer: Writer, prompt: str, target: str | None) -> tuple[list[int
         constraints=writer.constraints(tokens),
         length_penalty=writer.config.decode.length_penalty,
     )[0]
+
+
+def _given(tokens: list[int]) -> Hypothesis:
+    """The hypothesis of a target that the user gave; the trace computes its probabilities."""
+    return Hypothesis(tokens, 0.0, 0.0, True, [])
 
 
 def _check_positions(model: nn.Module, tokens: int) -> None:

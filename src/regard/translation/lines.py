@@ -78,8 +78,9 @@ class LineJob:
             return Line("", f'this is not a JSON object such as {{"{self.field}": "..."}}')
         content = row.get(self.field)
         if not isinstance(content, str):
-            problem = "the value of {!r} is not text" if self.field in row else "there is no field {!r}"
-            problem = problem.format(self.field)
+            problem = f"there is no field {self.field!r}"
+            if self.field in row:
+                problem = f"the value of {self.field!r} is not text"
             return Line("", f"{problem} (--field): the object has {', '.join(row) or 'no fields'}", text, row)
         if existing := [name for name in ("translation", *self.names) if name in row]:
             return Line("", f"the object has a field {existing[0]!r} already: give it another name", text, row)
@@ -101,11 +102,12 @@ class LineJob:
         added: dict[str, Any] = {"translation": result.text}
         if problem:
             added["error"] = problem
-        for name in () if problem else self.names:
-            value = getattr(result, name)
-            if name == "alternatives":
-                value = [{"text": other.text, "score": other.score} for other in value]
-            added[name] = [note._asdict() for note in value] if name == "warnings" else value
+        else:
+            for name in self.names:
+                value = getattr(result, name)
+                if name == "alternatives":
+                    value = [{"text": other.text, "score": other.score} for other in value]
+                added[name] = [note._asdict() for note in value] if name == "warnings" else value
         new = {name: value for name, value in added.items() if name not in line.fields}
         text = json.dumps(new, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8
         # The other fields stay exactly as they were written.

@@ -76,9 +76,9 @@ class Reader:
         probabilities[:, list(special.textless)] = -1
         values, best = probabilities.topk(min(top, probabilities.shape[-1] - len(special)))
         gaps = []
-        for tokens, shares, mask in zip(best.tolist(), values.tolist(), masks, strict=True):
+        for tokens, row, mask in zip(best.tolist(), values.tolist(), masks, strict=True):
             words = self.tokenizer.token_texts(tokens, ids[mask - 1] if mask else special.pad)
-            gaps.append([Guess(word.strip() or word, share) for word, share in zip(words, shares, strict=True)])
+            gaps.append([Guess(word.strip() or word, value) for word, value in zip(words, row, strict=True)])
         filled = pieces[0] + "".join(guesses[0].text + after for guesses, after in zip(gaps, pieces[1:], strict=True))
         return Filled(filled, gaps)
 

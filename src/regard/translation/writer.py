@@ -126,12 +126,15 @@ class Writer:
     def constraints(self, tokens: int) -> Constraints:
         """The constraints of one text of at most `tokens` tokens; continuous text has no end token."""
         special = self.tokenizer.special
+        forbidden = special.never_generated
+        if self.config.text.continuous:
+            forbidden = *forbidden, special.end
         return Constraints(
             end=special.end,
             max_lengths=[tokens],
             min_length=self.config.decode.min_length,
             no_repeat_ngram=self.config.decode.no_repeat_ngram,
-            forbidden=(*special.never_generated, *[special.end] * self.config.text.continuous),
+            forbidden=forbidden,
         )
 
 
@@ -228,9 +231,10 @@ class _IncrementalDecoder:
         ends = [place for stop in self.stops if (place := self.pending.find(stop)) >= 0]
         if ends:
             return self.pending[: min(ends)], True
-        longest = 0 if last else len(self.pending)
-        sizes = ((stop, size) for stop in self.stops for size in range(1, min(len(stop), longest + 1)))
-        held_back = max((size for stop, size in sizes if self.pending.endswith(stop[:size])), default=0)
-        certain = self.pending[: len(self.pending) - held_back]  # what follows may begin a stop text
+        held_back = 0  # characters at the end that may begin a stop text
+        for stop in () if last else self.stops:
+            sizes = range(min(len(stop) - 1, len(self.pending)), held_back, -1)
+            held_back = next((size for size in sizes if self.pending.endswith(stop[:size])), held_back)
+        certain = self.pending[: len(self.pending) - held_back]
         self.pending = self.pending[len(certain) :]
         return certain, False
