@@ -115,6 +115,8 @@ def test_five_differing_sentences_are_tested() -> None:
     one = SYSTEMS["one"]
     _, score = paired_tests("bleu", [one, REFERENCE[:5] + one[5:]], [REFERENCE])[0]
     assert score.p_randomisation is not None
+    tested = compare_translations({"one": one, "two": REFERENCE[:5] + one[5:]}, REFERENCE)
+    assert "too few for a test" not in str(tested)
 
 
 def test_an_ensemble_has_the_names_of_all_its_folders(tmp_path: Path) -> None:

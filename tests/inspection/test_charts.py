@@ -31,3 +31,10 @@ def test_a_logarithmic_axis_between_them_has_round_numbers() -> None:
 def test_a_long_curve_keeps_the_shape_of_its_series() -> None:
     html = charts.curve_chart({"a": [(float(x), 1.0 + x) for x in range(100)]}, "loss", "update")
     assert 2 <= html.count('<g class="point') <= charts.MAX_MARKED
+
+
+def test_a_legend_names_every_series_though_shapes_repeat() -> None:
+    names = [f"system {number}" for number in range(8)]
+    groups = [charts.Group(1, 10, 50, False, [(50.0, 40.0, 60.0)] * len(names))]
+    legend = charts.interval_chart(groups, names, "BLEU", "length").partition("</ul>")[0]
+    assert all(f"{name}</li>" in legend for name in names)

@@ -262,6 +262,18 @@ def test_the_beam_shows_whole_words(browser: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_tokens_of_other_words_are_one_alternative(browser: Any, tmp_path: Path) -> None:
+    found = made("it", "signée", [[1.0, 0.0]] * 3, pieces=2, logs=[-0.01, math.log(0.4), -0.01])
+    others = [("é", 0.2), (" en", 0.15), (" le", 0.1), ("</s>", 0.05)]
+    options = [Alternative(90 + number, piece, math.log(share)) for number, (piece, share) in enumerate(others)]
+    target = found.target._replace(subwords=["sign", "ée", "</s>"])
+    page = inspector.page(dataclasses.replace(found, target=target, alternatives=[[], options, []]), title="x")
+    with Opened(browser, tmp_path / "x.html", page) as opened:
+        shown = opened.page.locator(".sheet h3:text('instead') + ul > li").all_inner_texts()
+        assert [line.split() for line in shown] == [["sign", "30", "%"], ["signé", "20", "%"]]
+
+
+@pytest.mark.slow
 def test_a_beam_word_that_may_end_or_go_on_is_drawn_once_for_each(browser: Any, tmp_path: Path) -> None:
     tree = [[Branch(-1, 1, " sign", -0.1, True)], [Branch(0, 2, "é", -0.5, True), Branch(0, 3, " en", -1.0, True)],
             [Branch(0, END, "</s>", -0.6, True), Branch(1, END, "</s>", -1.1, True)]]  # fmt: skip

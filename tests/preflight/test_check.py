@@ -286,7 +286,7 @@ def test_a_shifted_span_is_located_within_a_few_lines(corpus):
 
 def test_a_shifted_span_says_by_how_many_lines(corpus):
     note = check_pairs(shifted(corpus[0], 2000, 2200, 2)).findings[0].examples[0].note
-    assert note.endswith("the target fits 2 lines later")
+    assert note.endswith("the matching target is 2 lines later")
 
 
 def test_a_line_lost_early_is_found_though_most_lines_are_shifted(corpus):

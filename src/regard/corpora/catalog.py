@@ -112,10 +112,19 @@ def table() -> list[dict[str, str]]:
     rows = []
     for entry in ENTRIES:
         form = _usable_form(entry)
-        verified = "sha256" if form is None or all(file.sha256 for file in form.files) else "not verified"
-        checks = {"where": locate(entry), "checksum": verified if entry.forms else "none needed"}
-        texts = {key: getattr(entry, key) for key in ("name", "size", "licence", "description", "source")}
-        rows.append({**texts, "languages": " ".join(entry.languages), **checks})
+        verified = form is None or all(file.sha256 for file in form.files)
+        rows.append(
+            {
+                "name": entry.name,
+                "languages": " ".join(entry.languages),
+                "size": entry.size,
+                "licence": entry.licence,
+                "where": locate(entry),
+                "checksum": ("sha256" if verified else "not verified") if entry.forms else "none needed",
+                "description": entry.description,
+                "source": entry.source,
+            }
+        )
     return rows
 
 
@@ -132,8 +141,9 @@ def get(name: str, out: str | Path, *, force: bool = False, progress: Progress |
         stored = _stored(form)
         for file in form.files:
             if file.name in stored:
-                with clear_os_errors(stored[file.name], "read"):
-                    _verify(str(stored[file.name]), file, checksum(stored[file.name]))
+                if file.sha256:
+                    with clear_os_errors(stored[file.name], "read"):
+                        _verify(str(stored[file.name]), file, checksum(stored[file.name]))
                 continue
             stored[file.name] = cache("corpora") / form.folder / file.name
             digest = hashlib.sha256()

@@ -79,21 +79,15 @@ class Comparison(Report):
         for row in zip(*self.by_length.values(), strict=True):
             bleu = [f"{x.bleu:z.1f} ({format_interval(x).replace(' to ', '–')})" + " few" * x.small for x in row]
             lengths.append([format_range(row[0].first, row[0].last), f"{row[0].sentences:,}", *bleu])
-        notes = [
-            [f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"],
-            [f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test"],
-        ]
+        notes = [[f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"]]
+        if any("–" in cell for row in rows for cell in row[-2:]):
+            notes.append([f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test"])
         different = []
         for contrast in self.against:
-            shown = [
-                [cell]
-                for x in contrast["different"][:SHOWN_DIFFERENT]
-                for cell in (
-                    f"line {x['line']:,}, chrF {x['gap']:+.0f}",
-                    f"  + {x['text']}",
-                    f"  - {x['baseline_text']}",
-                )
-            ]
+            shown = []
+            for x in contrast["different"][:SHOWN_DIFFERENT]:
+                shown.append([f"line {x['line']:,}, chrF {x['gap']:+.0f}"])
+                shown += [[f"  + {x['text']}"], [f"  - {x['baseline_text']}"]]
             different.append(Table([""], shown, contrast["summary"]))
         return [
             Table(["", "system", "score", "95 % interval", "p rand.", "p boot."], rows),
@@ -198,7 +192,7 @@ def compare_translations(
             for line, (x, y, text, baseline_text) in enumerate(zip(*columns, strict=True), 1)
         ]
         gaps = [pair["gap"] for pair in pairs]
-        ranked = sorted(filter(operator.itemgetter("gap"), pairs), key=lambda pair: -abs(pair["gap"]))
+        ranked = sorted((pair for pair in pairs if pair["gap"]), key=lambda pair: -abs(pair["gap"]))
         differing = sum(map(operator.ne, systems[name], systems[first]))
         better, equal, worse = sum(gap > 0 for gap in gaps), gaps.count(0), sum(gap < 0 for gap in gaps)
         summary = f"chrF higher in {counted(better, 'sentence')}, equal in {equal:,}, lower in {worse:,}"

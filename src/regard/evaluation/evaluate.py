@@ -92,8 +92,9 @@ class Evaluation(Report):
         ]
         frequencies = []
         for x in self.by_frequency:
-            cells = f"{100 * x.f1:.1f}", f"{100 * x.low:.1f} to {100 * x.high:.1f}", "few" * (x.words < FEW_WORDS)
-            frequencies += [[format_range(x.first, x.last), f"{x.words:,}", *cells]] if x.words else []
+            if x.words:
+                f1 = f"{100 * x.f1:.1f}", f"{100 * x.low:.1f} to {100 * x.high:.1f}", "few" * (x.words < FEW_WORDS)
+                frequencies.append([format_range(x.first, x.last), f"{x.words:,}", *f1])
         facts = []
         if self.warnings is not None:
             counts = ", ".join(f"{kind} {number:,}" for kind, number in self.warnings.items()) or "none"

@@ -51,12 +51,13 @@ def by_frequency(
     low, high = np.quantile([_f1(np.tensordot(sample, counts, 1)) for sample in samples], [0.025, 0.975], axis=0)
     totals = counts.sum(0)
     precision, recall = totals[0] / np.maximum(totals[1:], 1)
-    rows = zip(*np.stack([totals[2], precision, recall, _f1(totals), low, high]).tolist(), strict=True)
+    measures = np.stack([precision, recall, _f1(totals), low, high], axis=1).tolist()
+    _, translated_words, reference_words = totals.astype(int).tolist()
     limits = zip((0, *FREQUENCIES), (*(limit - 1 for limit in FREQUENCIES), None), strict=True)
     return [
-        FrequencyBucket(*limit, int(words), *measures)
-        for limit, (words, *measures), used in zip(limits, rows, totals[1:].any(0), strict=True)
-        if used
+        FrequencyBucket(first, last, reference_words[bucket], *measures[bucket])
+        for bucket, (first, last) in enumerate(limits)
+        if translated_words[bucket] or reference_words[bucket]
     ]
 
 

@@ -315,7 +315,8 @@ def align(
     counts = AlignmentCounts()
     while window := list(islice(examples, WINDOW)):
         texts = [pair for pair, _ in window]
-        links = [extract_links(x, forward.settings.method) for x in combined_weights(texts, forward, backward)]
+        weights = combined_weights(texts, forward, backward)
+        links = [extract_links(x, forward.settings.method) for x in weights]
         pairs, points = pairs + len(links), points + sum(map(len, links))
         for alignment in links:
             (write or alignments.append)(alignment)
@@ -455,25 +456,24 @@ def combined_weights(pairs: Sequence[Texts], forward: Aligner, backward: Aligner
 
 
 def choose_settings(dev: tuple[str, str, str], forward: Aligner, backward: Aligner | None) -> list[str]:
-    """Choose the settings with the lowest AER and save them in the folders; returns a line about each.
+    """Choose the settings with the lowest AER and save them in the folders; returns messages about them.
 
-    The layer, head and shift of each model are chosen with one link for every target word; the method with both models.
+    First the layer, head and shift of each model, with one link for every target word; then the method.
     """
     texts, golds = map(list, zip(*_read(*dev), strict=True))
     choose_attention(forward, texts, golds)
     if backward is not None:
-        swapped = [Gold(*(frozenset((j, i) for i, j in links) for links in gold)) for gold in golds]
+        swapped = [Gold(*(frozenset((target, source) for source, target in links) for links in gold)) for gold in golds]
         choose_attention(backward, [(target, source) for source, target in texts], swapped)
     weights = combined_weights(texts, forward, backward)
     counts = {method: count_matches([extract_links(x, method) for x in weights], golds) for method in METHODS}
     best = min(counts, key=lambda method: counts[method].aer)
     forward.settings = replace(forward.settings, method=best)
-    aligners = [forward] if backward is None else [forward, backward]
-    for aligner in aligners:
+    messages = []
+    for aligner in [forward] if backward is None else [forward, backward]:
         aligner.settings.save(aligner.folder)
-    return [f"{aligner.folder}: attention of {aligner.settings}" for aligner in aligners] + [
-        f"on {dev[0]}: {counts[best]}"
-    ]
+        messages.append(f"{aligner.folder}: attention of {aligner.settings}")
+    return [*messages, f"on {dev[0]}: {counts[best]}"]
 
 
 def choose_attention(aligner: Aligner, pairs: Sequence[Texts], golds: Sequence[Gold]) -> None:

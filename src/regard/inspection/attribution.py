@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain, product
+from itertools import product
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -107,9 +107,9 @@ def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str
     kind = kind or default_kind(trace)
     if method in SIGNED and kind != default_kind(trace):
         raise InputError(f"{method} explains the output: for a {trace.family} the kind is {default_kind(trace)}")
-    if method not in SIGNED and not trace.attention:
-        raise InputError(f"this {trace.family} has no attention to show: use --method gradient or ablation")
     if method not in SIGNED:
+        if not trace.attention:
+            raise InputError(f"this {trace.family} has no attention to show: use --method gradient or ablation")
         trace.check_kind(kind)
     if model is None and (method in ("value", *SIGNED) or (method == "rollout" and trace.family == "gpt")):
         raise InputError(f"{method} needs the model that made this trace")
@@ -276,11 +276,10 @@ def ablation(trace: Trace, kind: str, model: nn.Module) -> Map:
             drops[first - begin :, removed] = logs[first - begin :] - without
     else:
         replacement = [trace.special.mask] if trace.family == "bert" else []
-        tokens = [([number], word) for number, word in zip(columns.ids, columns.word, strict=True)]
-        texts = [
-            list(chain.from_iterable(replacement if word == removed else number for number, word in tokens))
-            for removed in range(-1, len(columns.words))  # the first text is whole
-        ]
+        tokens = list(zip(columns.ids, columns.word, strict=True))
+        texts = [columns.ids]  # first the whole text, then one without each word
+        for removed in range(len(columns.words)):
+            texts.append([kept for number, word in tokens for kept in ([number] if word != removed else replacement)])
         if not all(texts):
             raise InputError("the source has only one word: nothing is left without it")
         size, target = _copies(trace), _explained_tokens(trace)

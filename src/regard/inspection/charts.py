@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from regard.inspection.pages import fold, table
 
+WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 42, 10, 30, 44  # margins; on phones the letters are larger
 MAX_TICKS = 6
 MAX_MARKED = 12  # points of a curve that are marked with its shape
@@ -25,48 +26,12 @@ SHAPES = (
 )
 
 
-class Frame(NamedTuple):
-    """The size of a chart; places in it are shares of its width and height."""
-
-    width: int
-    height: int
-    kind: str = ""
-
-    def x(self, share: float) -> float:
-        return round(LEFT + share * (self.width - RIGHT - LEFT), 1)
-
-    def y(self, share: float) -> float:
-        return round(TOP + (1 - share) * (self.height - TOP - BOTTOM), 1)
-
-    def draw(
-        self,
-        marks: Iterable[str],
-        unit: str,
-        axis: str,
-        heights: Mapping[float, str],
-        places: Sequence[tuple[float, str, str]],
-    ) -> str:
-        """An SVG; `heights` label the vertical axis, `places` the horizontal one in two lines."""
-        floor = self.y(0)
-        height = self.height - 18 * (not any(below for _, _, below in places))
-        grid = (
-            f'<line class="grid" x1="{LEFT}" x2="{self.width - RIGHT}" y1="{self.y(share)}" y2="{self.y(share)}"/>'
-            f'<text class="mark" x="{LEFT - 7}" y="{self.y(share) + 4:.1f}">{label}</text>'
-            for share, label in heights.items()
-        )
-        labels = (
-            f'<text x="{self.x(share)}" y="{floor + 18:.1f}">{label}</text>'
-            + f'<text class="size" x="{self.x(share)}" y="{floor + 38:.1f}">{below}</text>' * bool(below)
-            for share, label, below in places
-        )
-        return (
-            f'<svg class="chart {self.kind}" viewBox="0 0 {self.width} {height}" role="img"'
-            f' aria-label="{escape(unit)} by {escape(axis)}"><text class="axis" x="2" y="14">{escape(unit)}</text>'
-            f'{"".join([*grid, *labels, *marks])}</svg><p class="across">{escape(axis)}</p>'
-        )
+def _x(share: float) -> float:
+    return round(LEFT + share * (WIDTH - RIGHT - LEFT), 1)
 
 
-WIDE = Frame(640, 300, "wide")
+def _y(share: float) -> float:
+    return round(TOP + (1 - share) * (HEIGHT - TOP - BOTTOM), 1)
 
 
 class Point(NamedTuple):
@@ -89,26 +54,48 @@ def _key(kind: str, drawing: str) -> str:
 
 
 def _chart(
-    series: Mapping[str, Sequence[Point]], *axes: Any, joined: bool = True, legend: Mapping[str, str] | None = None
+    series: Mapping[str, Sequence[Point]],
+    unit: str,
+    axis: str,
+    heights: Mapping[float, str],
+    places: Sequence[tuple[float, str, str]],
+    *,
+    joined: bool = True,
+    legend: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Series with a legend; `axes` are those of a frame, and `legend` has further keys and their meanings."""
-    keys = {series_key(number): name for number, name in enumerate(series)} | dict(legend or {})
-    items = "".join(f"<li>{key}{escape(name)}</li>" for key, name in keys.items())
-    x, y, marks = WIDE.x, WIDE.y, list[str]()
+    """Series under a legend, which may have further keys with their meanings.
+
+    `heights` label the vertical axis, `places` the horizontal one in two lines.
+    """
+    keys = [*((series_key(number), name) for number, name in enumerate(series)), *legend]
+    items = "".join(f"<li>{key}{escape(name)}</li>" for key, name in keys)
+    floor, height = _y(0), HEIGHT - 18 * (not any(below for _, _, below in places))
+    drawn = []
+    for share, label in heights.items():
+        drawn.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{_y(share)}" y2="{_y(share)}"/>')
+        drawn.append(f'<text class="mark" x="{LEFT - 7}" y="{_y(share) + 4:.1f}">{label}</text>')
+    for share, label, below in places:
+        drawn.append(f'<text x="{_x(share)}" y="{floor + 18:.1f}">{label}</text>')
+        if below:
+            drawn.append(f'<text class="size" x="{_x(share)}" y="{floor + 38:.1f}">{below}</text>')
     for number, points in enumerate(series.values()):  # the lines of a series, then its points above their intervals
         colour = f"s{number % 6}"
         for one, two in pairwise(points) if joined else ():
             few = " few" * (one.hollow or two.hollow)
-            line = f'x1="{x(one.x)}" y1="{y(one.y)}" x2="{x(two.x)}" y2="{y(two.y)}"'
-            marks.append(f'<line class="path {colour}{few}" {line}/>')
+            line = f'x1="{_x(one.x)}" y1="{_y(one.y)}" x2="{_x(two.x)}" y2="{_y(two.y)}"'
+            drawn.append(f'<line class="path {colour}{few}" {line}/>')
         for point in points[:: math.ceil(len(points) / MAX_MARKED) or 1]:
-            low, high = map(y, point.interval or (point.y, point.y))
-            marks.append(
+            low, high = map(_y, point.interval or (point.y, point.y))
+            drawn.append(
                 f'<g class="point {colour}{" few" * point.hollow}" data-hint="{escape(point.hint)}"'
-                f' transform="translate({x(point.x)} {y(point.y)})"><path class="interval"'
-                f' d="M0 {low - y(point.y):.1f}V{high - y(point.y):.1f}"/><path d="{SHAPES[number % 6]}"/></g>'
+                f' transform="translate({_x(point.x)} {_y(point.y)})"><path class="interval"'
+                f' d="M0 {low - _y(point.y):.1f}V{high - _y(point.y):.1f}"/><path d="{SHAPES[number % 6]}"/></g>'
             )
-    return f'<ul class="legend">{items}</ul>{WIDE.draw(marks, *axes)}'
+    return (
+        f'<ul class="legend">{items}</ul><svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img"'
+        f' aria-label="{escape(unit)} by {escape(axis)}"><text class="axis" x="2" y="14">{escape(unit)}</text>'
+        f'{"".join(drawn)}</svg><p class="across">{escape(axis)}</p>'
+    )
 
 
 # Points with intervals.
@@ -160,9 +147,9 @@ def interval_chart(
             series[name].append(Point(middle + offset, height(value), ends, group.small, hint))
             cells.append(f'{value:.1f}<br><span class="soft">{interval}</span>')
         rows.append(cells)
-    legend = {_key("", '<path class="interval" d="M0-6V6"/>'): "95 % bootstrap interval"}
+    legend = [(_key("", '<path class="interval" d="M0-6V6"/>'), "95 % bootstrap interval")]
     if few and any(group.small for group in groups):
-        legend[_key("few", f'<path d="{SHAPES[0]}"/>')] = few
+        legend.append((_key("few", f'<path d="{SHAPES[0]}"/>'), few))
     heights = {height(value): f"{value:g}" for value in round_ticks(low, high)}
     chart = _chart(series, unit, axis, heights, places, joined=joined, legend=legend)
     return chart + fold("as a table", table(["", *(label for _, label, _ in places)], rows))
@@ -181,7 +168,7 @@ def curve_chart(curves: Mapping[str, Sequence[tuple[float, float]]], unit: str, 
         return math.log(value / low) / math.log(high / low)
 
     series = {
-        name: [Point(x / width, height(y), hint=f"{name} {y:.3g} at {x:,.4g}") for x, y in curve]
+        name: [Point(x / width, height(y), hint=f"{name} {y:.3g} at {x:,.0f}") for x, y in curve]
         for name, curve in curves.items()
     }
     heights = {height(value): f"{value:g}" for value in log_ticks(low, high)}

@@ -125,7 +125,7 @@ def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | Non
     rows, columns = values.shape
     heading = " · ".join(filter(None, [title, shown.method, shown.kind if shown.kind != "cross" else "", where]))
     meaning = MEANINGS[shown.method]
-    letters = max(56, int(CELL * columns * 16))  # about as many fit into a line above or below the map
+    letters = max(56, int(CELL * columns * 16))  # about so many fit into a line above or below the map
     fonts = SVG_FONTS
     if kind == "png":
         fonts = sorted({font.name for font in font_manager.fontManager.ttflist if font.name.startswith("Noto Sans")})
@@ -208,20 +208,15 @@ def draw_training(journal: Sequence[Line], *, best: int, title: str) -> dict[str
             axes.plot(*scores, color=GREEN, marker="o", markersize=4)
             axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(scores[1]) or 1.0))
         last = max([1, *(line.get("update", 0) for line in journal)])
-        ring: dict[str, Any] = {
-            "markersize": 10,
-            "markerfacecolor": "none",
-            "color": "black",
-            "clip_on": False,
-            "zorder": 5,
-        }
         for axes, points in zip(figure.axes, (valid, scores), strict=False):
             axes.set(xlabel="update", axisbelow=True, xlim=(0, last * 1.02))
             axes.grid(visible=True)
             axes.locator_params(axis="x", integer=True, nbins=6)
             axes.xaxis.set_major_formatter("{x:,.0f}")
             if (value := dict(zip(*points, strict=True)).get(best)) is not None:
-                axes.plot([best], [value], "o", **ring)
+                axes.plot(
+                    [best], [value], "o", markersize=10, markerfacecolor="none", color="black", clip_on=False, zorder=5
+                )
                 axes.set_title(f"kept: {value:.3g} at {best:,}", loc="right", fontsize=8)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         return {f"training.{kind}": _file(figure, kind) for kind in ("png", "svg")}

@@ -52,8 +52,9 @@ class Film:
         training = model.training
         model.eval()
         hypotheses = [Hypothesis(target[:-1], 0.0, 0.0, True, []) for target in self._targets]
-        traces = [x.split_punctuation() for x in trace(model, self._sources, hypotheses, self._tokenizers, top=0)]
+        traces = trace(model, self._sources, hypotheses, self._tokenizers, top=0)
         model.train(training)
+        traces = [traced.split_punctuation() for traced in traces]
         if self._root is not None:
             folder = self._root / FILM
             sides = [{"source": x.source._asdict(), "target": x.target._asdict()} for x in traces]

@@ -50,9 +50,7 @@ def contents(
         maps[0].picture(layer, head)  # raises if they do not exist
     layers = maps[0].values.shape[0] if maps else 1
     written, logs, least = _written(trace), trace.log_probabilities.tolist(), least_certain(trace)
-    others = [[[x.subword, round(x.log_probability, 4)] for x in step] for step in trace.alternatives] or [[]] * len(
-        logs
-    )
+    others = [[[x.subword, round(x.log_probability, 4)] for x in step] for step in trace.alternatives]
     chosen, parent = list[int](), -1  # the branch of each step of the tree that became the output
     for branches, number in zip(trace.tree, trace.target.ids, strict=False):
         path = [index for index, x in enumerate(branches) if x.kept and (x.parent, x.id) == (parent, number)]
@@ -73,7 +71,9 @@ def contents(
         "head": -1 if head is None else head,
         "steps": [
             [word, subword, round(log, 4), alternatives]
-            for word, subword, log, alternatives in zip(written.word, written.subwords, logs, others, strict=False)
+            for word, subword, log, alternatives in zip(
+                written.word, written.subwords, logs, others or [[]] * len(logs), strict=False
+            )
         ],
         "tree": [[[x.parent, x.subword, round(x.log_probability, 3), x.kept] for x in step] for step in trace.tree],
         "chosen": chosen,

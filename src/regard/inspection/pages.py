@@ -76,15 +76,12 @@ def signature(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of HTML cells; the first cell of a row is its heading, and a single cell spans all columns."""
-
-    def line(cells: Sequence[str]) -> str:
-        if len(cells) == 1:
-            return f'<tr><th class="wide" colspan="{len(head)}"><span>{cells[0]}</span></th></tr>'
-        return f'<tr><th scope="row">{cells[0]}</th>{"".join(f"<td>{cell}</td>" for cell in cells[1:])}</tr>'
-
+    """A table of HTML cells; the first cell of a row is its heading."""
     top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body = "".join(map(line, rows))
+    body = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for first, *cells in rows
+    )
     return (
         '<div class="scroll" tabindex="0" role="group" aria-label="table"><table class="data">'
         f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -236,8 +236,8 @@ class Split:
         for span in self.model.find(*features):
             lines = pairs[span.first : span.last + 1]
             shift = f"{counted(abs(span.shift), 'line')} {'later' if span.shift > 0 else 'earlier'}"
-            fits = shift if span.shift else "no nearby line"
-            note = f"from here to line {lines[-1].origin.line:,} the target fits {fits}"
+            where = f"the matching target is {shift}" if span.shift else "no nearby target matches"
+            note = f"from here to line {lines[-1].origin.line:,} {where}"
             self.tally("unrelated" if span.unrelated else "misaligned", *lines, note=note)
 
     def _apply_rules(self, pairs: Sequence[Pair], chunk: Chunk) -> None:

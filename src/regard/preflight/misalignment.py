@@ -34,7 +34,7 @@ WINDOW = 32  # lines whose mean log-odds are compared with those of other lines
 SHIFTS = (0, -3, -2, -1, 1, 2, 3)  # always tried; larger ones where both sides correlate
 DISTANT = (41, 83)  # lines this far apart serve as examples of unrelated pairs
 RELATED = 1.7  # log-odds of a typical window of related texts: at least 2.3; of shuffled ones at most 1.4
-SHIFT_LINES, UNRELATED_LINES = 10, 40  # typical lines whose log-odds another shift, or no shift, must outweigh
+SHIFT_COST, UNRELATED_COST = 10, 40  # of leaving shift 0 for another shift or for none, in log-odds of typical lines
 MIN_UNRELATED = 1000  # a chunk with fewer lines is never reported as unrelated
 MIN_CORRELATION = 0.3  # of both sides; chance reaches 0.14 among a thousand lines
 
@@ -113,6 +113,7 @@ class AlignmentModel:
         if len(lines) < 2 * WINDOW:
             return []
         shifts = list(dict.fromkeys([*SHIFTS, _correlated_shift(source, target)]))
+        offsets = [*shifts, 0]  # the last: no shift fits
         shifted = [target.at(lines + shift) for shift in shifts]
         is_first = not self.pairs
         if is_first:  # nothing is known yet: learn from all shifts, then only from the best ones
@@ -120,16 +121,16 @@ class AlignmentModel:
             self._learn(source, shifted)
             best, _ = _best_shifts(self._log_odds(source, shifted, counted=1))
             self._reset()
-            self._learn(source, [target.at(lines + np.take([*shifts, 0], best))])
+            self._learn(source, [target.at(lines + np.take(offsets, best))])
         best, typical = _best_shifts(self._log_odds(source, shifted, counted=int(is_first)))
         if typical < RELATED:
             if is_first:
                 self._reset()
             return [Span(0, len(lines) - 1, unrelated=True)] if len(lines) >= MIN_UNRELATED else []
         if not is_first:
-            self._learn(source, [target.at(lines + np.take([*shifts, 0], best))])
+            self._learn(source, [target.at(lines + np.take(offsets, best))])
         edges = [0, *(np.flatnonzero(np.diff(best)) + 1).tolist(), len(lines)]
-        return [Span(i, j - 1, [*shifts, 0][best[i]]) for i, j in pairwise(edges) if best[i]]
+        return [Span(i, j - 1, offsets[best[i]]) for i, j in pairwise(edges) if best[i]]
 
     def _log_odds(self, source: Features, shifted: Sequence[Features], *, counted: int) -> Floats:
         """(S, N): log-odds that each source line belongs to the target line at each shift."""
@@ -178,19 +179,19 @@ class AlignmentModel:
 
 
 def _best_shifts(scores: Floats) -> tuple[Integers, float]:
-    """(N,): the index of the shift of each line on the best path through (S, N) log-odds; S where no shift fits.
+    """The shift of each line by Viterbi's algorithm, as an index into (S, N) log-odds (S: none fits); typical log-odds.
 
-    A path (Viterbi's) pays for leaving the first shift. Also returns the log-odds of a line in a typical window.
+    Leaving the first shift has a cost. The typical log-odds are those of a line in the median window at its best shift.
     """
     sums = np.cumsum(np.pad(scores, ((0, 0), (1, 0))), axis=1, dtype=np.float64)[:, :: WINDOW // 2]
     typical = float(np.median((sums[:, 2:] - sums[:, :-2]).max(0))) / WINDOW
-    costs = max(typical, 0) * np.array([0, *[SHIFT_LINES] * (len(scores) - 1), UNRELATED_LINES])
+    costs = max(typical, 0) * np.array([0, *[SHIFT_COST] * (len(scores) - 1), UNRELATED_COST])
     total, previous = -costs, []
     for values in np.pad(scores, ((0, 1), (0, 0))).T:
         best = int(total.argmax())
-        jump = total[best] - costs
-        previous.append((total >= jump, best))
-        total = np.maximum(total, jump) + values
+        switched = total[best] - costs  # to each shift from the best one before
+        previous.append((total >= switched, best))
+        total = np.maximum(total, switched) + values
     path = [int(total.argmax())]
     for stays, best in reversed(previous[1:]):
         path.append(path[-1] if stays[path[-1]] else best)

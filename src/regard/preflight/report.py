@@ -77,12 +77,13 @@ class Report(results.Report):
     def __str__(self) -> str:
         parts = [". ".join(VERDICTS[self.verdict])]
         for finding in self.findings:
-            lines = [f"{finding.severity:>5}  {finding.title}", _indented(finding.explanation)]
+            explanation, fix = (CODE.sub(r"\1", text) for text in (finding.explanation, finding.fix))
+            lines = [f"{finding.severity:>5}  {finding.title}", _indented(explanation)]
             for example in finding.examples[:3]:
                 texts = f"  {example.source}  |  {example.target}" if example.source or example.target else ""
                 lines.append(_indented(example.where + texts))
                 lines += [_indented(example.note, 11)] if example.note else []
-            lines.append(_indented("Fix: " + CODE.sub(r"\1", finding.fix)))
+            lines.append(_indented(f"Fix: {fix}"))
             parts.append("\n".join([*lines, *(f"         {command}" for command in finding.commands)]))
         return "\n\n".join([*parts, str(self.tables()[1])])
 

@@ -297,7 +297,7 @@ def _claims(verdicts: Sequence[Mapping[str, Any]], racers: Sequence[Mapping[str,
                 charts.series_key(number) + escape(verdict["name"]),
                 f'{verdict["claim"]} <span class="verdict {kind}">{text}</span>',
                 f"{verdict['first']:.1f} → {verdict['last']:.1f}",
-                f"{-verdict['lost']:+.0%}".replace("-", "−"),
+                f"{-verdict['lost']:+z.0%}".replace("-", "−"),
                 f"{racer['bleu']:.1f}",
                 f"{racer['parameters']:,}",
             ]

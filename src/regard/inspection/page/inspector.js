@@ -189,7 +189,13 @@ function inspect(holder, data, number) {
     const own = stepsOf(row);
     if (!own.length) return [];
     const least = own.reduce((low, step) => step[2] < low[2] ? step : low), before = own.slice(0, own.indexOf(least)).map(step => step[1]).join("").trim();
-    return least[3].filter(([text, log]) => text !== least[1] && log > Math.log(.005)).map(([text, log]) => [text === "</s>" ? before || "end" : before && /^\s/.test(text) ? before : before + text.trim() || "␣", Math.exp(log)]);
+    const shares = new Map();  // all tokens that begin another word are one alternative: the word ends here
+    for (const [text, log] of least[3]) {
+      if (text === least[1] || log <= Math.log(.005)) continue;
+      const whole = text === "</s>" ? before || "end" : before && /^\s/.test(text) ? before : before + text.trim() || "␣";
+      shares.set(whole, (shares.get(whole) || 0) + Math.exp(log));
+    }
+    return [...shares].sort((one, other) => other[1] - one[1]);
   }
   function sentenceAbout(row, column) {
     if (row === null && column === null) return "";
