@@ -75,6 +75,12 @@ def _check_file(name: str | Path) -> None:
     list_files(name)
 
 
+def _check_text(name: str | Path) -> None:
+    _check_file(name)
+    if str(name).lower().endswith(".json"):
+        raise DataError(f"{name}: .json is not supported. Give one JSON object per line, in a file that ends in .jsonl")
+
+
 def _check_corpus(corpus: tuple[str, str | None, float, str]) -> None:
     for name in filter(None, corpus[:2]):
         _check_file(name)
@@ -105,7 +111,8 @@ def _check_page(path: Path) -> None:
 
 
 CHECKS: dict[str | None, Callable[[Any], object]] = {
-    **dict.fromkeys(("FILE", "TSV", "SOURCE", "TARGET", "SOURCE TARGET", "SOURCE TARGET GOLD"), _check_file),
+    **dict.fromkeys(("FILE", "TSV", "SOURCE TARGET GOLD"), _check_file),
+    **dict.fromkeys(("SOURCE", "TARGET", "SOURCE TARGET"), _check_text),
     "FILE or -": _check_lines,
     "SOURCE,TARGET,WEIGHT[,TAG]": _check_corpus,
     **dict.fromkeys(("FOLDER", "TEACHER"), _check_model),
