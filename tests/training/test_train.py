@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -148,6 +149,7 @@ def test_a_run_whose_minutes_are_too_short_says_so_and_is_finished_with_honest_n
     assert first.returncode == 0, first.stderr
     assert "0.05 minutes: a transformer" in first.stderr
     assert "--minutes 0.05 is too short: preparation and scoring alone take longer; --minutes" in first.stderr
+    assert re.search(r"BLEU is [\d.]+: the model did not learn", first.stderr)
     updates = json.loads((out / "config.json").read_text())["train"]["updates"]
     assert (
         f"| updates | {updates}, the last in epoch 1; as many as fitted into 0.05 minutes |"

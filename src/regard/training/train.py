@@ -30,7 +30,7 @@ from regard.inspection import quality
 from regard.models import build
 from regard.models.folder import MODEL, VALIDATION, copy_weights, save_model
 from regard.models.lora import merge_lora
-from regard.results import Report, Table
+from regard.results import Report, Table, counted
 from regard.text.files import list_files
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.text.tokenizer import Tokenizers
@@ -61,6 +61,7 @@ RUN_FILES = (
     *(MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
     *(VALIDATION, *TOKENIZER_FILES, *OBSERVER_FILES),
 )
+USELESS_BLEU = 1.0  # of a model that writes the same words for every source
 SCORE_LABELS = {**METRICS, "loss": "validation loss"}
 
 PathLike = str | Path
@@ -450,6 +451,9 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     update, best = training.best_validation or (0, None)
     validated = best if kept == update else None
     scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
+    if "bleu" in scores and (bleu := scores["bleu"]["score"]) < USELESS_BLEU:
+        made = counted(training.progress.update, "update")
+        say(f"BLEU is {bleu:.2g}: the model did not learn to translate in {made}; give it more --minutes or --updates")
     draw(training, languages(request.corpora[0]) or ("", ""))
     files: dict[str, bytes | str] = dict(training.data.tokenizers.files())
     start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
