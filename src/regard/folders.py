@@ -136,6 +136,13 @@ def check_free(path: Path) -> None:
         )
 
 
+def check_replaceable(path: Path, new: Path) -> None:
+    """Raise a FolderError if replacing the folder `path` by `new` would delete files that `new` does not have."""
+    others = sorted(set(os.listdir(path)) - set(os.listdir(new))) if path.is_dir() else []
+    if others:
+        raise FolderError(f"{path} also holds {others[0]}, which would be deleted: choose another folder")
+
+
 def check_apart(out: Path, source: Path) -> None:
     """Raise a FolderError if replacing the folder `out` would delete the folder that is read."""
     if source.resolve().is_relative_to(out.resolve()):

@@ -352,6 +352,24 @@ def test_a_model_never_replaces_the_folder_it_is_read_from(marian: Path, tmp_pat
     assert (tmp_path / "ours" / "model.safetensors").exists()
 
 
+def test_force_replaces_an_earlier_export_and_no_other_files(marian: Path, tmp_path: Path) -> None:
+    import_model(marian, tmp_path / "ours", sentences=0)
+    for _ in range(2):
+        export(tmp_path / "ours", tmp_path / "theirs", force=True, sentences=0)
+    (tmp_path / "theirs" / "thesis.txt").write_text("years of work")
+    with pytest.raises(FolderError, match=r"also holds thesis\.txt, which would be deleted"):
+        export(tmp_path / "ours", tmp_path / "theirs", force=True, sentences=0)
+    assert (tmp_path / "theirs" / "thesis.txt").exists()
+
+
+def test_a_model_with_a_changed_tokenizer_is_not_exported(marian: Path, tmp_path: Path) -> None:
+    import_model(marian, tmp_path / "ours", sentences=0)
+    path = next(tmp_path.glob("ours/*tokenizer.json"))
+    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    with pytest.raises(FolderError, match="is damaged"):
+        export(tmp_path / "ours", tmp_path / "theirs", sentences=0)
+
+
 CORPUS = list(sentences(60, seed=5))
 
 

@@ -110,9 +110,17 @@ def test_fresh_discards_the_translations_and_the_run(student: regard.Run, corpus
 
 
 @pytest.mark.slow
-def test_the_folder_of_another_run_is_refused(corpus: Path) -> None:
+def test_the_folder_of_another_run_is_refused(corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(corpus / "teacher", tmp_path / "other")
     with pytest.raises(regard.FolderError, match="holds another run"):
-        distill(corpus, corpus / "teacher")
+        distill(corpus, tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_a_student_does_not_replace_its_teacher(student: regard.Run, corpus: Path) -> None:
+    with pytest.raises(regard.FolderError, match="holds the model that is read"):
+        distill(corpus, corpus / "teacher", fresh=True)
+    assert (corpus / "teacher" / "config.json").exists()
 
 
 def test_the_hypothesis_closest_to_the_reference_is_chosen() -> None:

@@ -22,7 +22,7 @@ from regard.config import DecodeConfig, ModelConfig
 from regard.decoding import Encoded, Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.engine import Ids
 from regard.errors import ConfigError, RegardError
-from regard.folders import atomic_folder, cache, checksum
+from regard.folders import atomic_folder, cache, check_replaceable, checksum
 from regard.interop.verification import SENTENCES, Texts, Verification, bleu_difference, search, verification_texts
 from regard.models.blocks import Block
 from regard.models.folder import MODEL, load_ensemble
@@ -237,6 +237,7 @@ def export_ctranslate2(
                     "nothing was written"
                 )
         (new / "card.md").write_text(_export_card(folder, quantization, verification), encoding="utf-8")
+        check_replaceable(out, new)
     return verification
 
 

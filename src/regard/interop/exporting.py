@@ -15,7 +15,8 @@ from torch import Tensor
 from regard import __version__
 from regard.config import CONFIG, Config, ModelConfig, load_config
 from regard.errors import ConfigError, RunError
-from regard.folders import atomic_folder, check_apart, check_free, read_bounded
+from regard.folders import atomic_folder, check_apart, check_free, check_replaceable, read_bounded
+from regard.folders import verify as verify_files
 from regard.interop.architectures import Architecture, find_for_export, resolved
 from regard.interop.hf_tokenizer import export_tokenizer
 from regard.interop.verification import SENTENCES, THEIR_STOPPING, Verification, exported_stopping, verify
@@ -23,6 +24,7 @@ from regard.interop.weights import Converted, to_theirs, write_safetensors
 from regard.models.folder import MODEL, load_ensemble, load_weights
 from regard.models.transformer import Transformer
 from regard.results import Report, Table
+from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.text.tokenizer import Tokenizers
 
 FORMATS = ("huggingface", "ctranslate2", "onnx")
@@ -100,10 +102,12 @@ def _export_onnx(folder: Path, out: Path, *, force: bool, sentences: int) -> Exp
         compared = verify_onnx(model, folder, new, tokenizers, config, sentences)
         _check(compared, folder)
         (new / "README.md").write_text(_card(folder, out, "onnx", "onnxruntime", compared), encoding="utf-8")
+        check_replaceable(out, new)
     return Exported(out, "onnx", f"{ENCODER} and {DECODER}", compared)
 
 
 def _export_huggingface(folder: Path, out: Path, config: Config, *, force: bool, sentences: int) -> Exported:
+    verify_files(folder, only=TOKENIZER_FILES)
     tokenizers, tensors, model = Tokenizers.load(folder), load_weights(folder), resolved(config.model)
     if model.family == "transformer" and model.positions == "sinusoidal":
         model, tensors = dataclasses.replace(model, positions="sinusoidal_halves"), _sort_halves(tensors, model.size)
@@ -121,6 +125,7 @@ def _export_huggingface(folder: Path, out: Path, config: Config, *, force: bool,
         _check(compared, folder)
         card = _card(folder, out, "transformers", f"`{class_name}`", compared)
         (new / "README.md").write_text(card, encoding="utf-8")
+        check_replaceable(out, new)
     return Exported(out, "huggingface", class_name, compared)
 
 

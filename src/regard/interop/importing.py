@@ -13,7 +13,15 @@ from regard import __version__
 from regard.config import CONFIG, Config, DecodeConfig, TextConfig
 from regard.counting import count
 from regard.errors import ConfigError, FolderError, RunError, did_you_mean
-from regard.folders import atomic_folder, check_apart, check_free, read_bounded, read_json, write_checksums
+from regard.folders import (
+    atomic_folder,
+    check_apart,
+    check_free,
+    check_replaceable,
+    read_bounded,
+    read_json,
+    write_checksums,
+)
 from regard.interop import verification
 from regard.interop.architectures import Architecture, find, resolved
 from regard.interop.hf_tokenizer import import_tokenizers, read_table
@@ -136,6 +144,7 @@ def convert(
             write_checksums(new, exclude=(CONFIG,))  # the measurement has written files
         card = _card(folder, origin, place, architecture, total, left_out, compared, scored)
         (new / CARD).write_text(card, encoding="utf-8")
+        check_replaceable(folder, new)
     return Imported(folder, architecture.model_type, total, left_out, compared, scores, confidence)
 
 

@@ -90,6 +90,8 @@ def distill(
         )
     valid_pair = (valid, None) if isinstance(valid, str | Path) else valid
     check_request(Request((), valid_pair and text_files(settings, *valid_pair, **options), out, settings, call=""))
+    for path in teachers:
+        folders.check_apart(out, path)
     lines = sum(1 for _ in files.read())  # finds errors before the translation, not after hours
     beams = beams or load_config(teachers[0]).decode.beams
     identity = repr((origin_checksums(teachers), files.identity(), beams, precision, PART_LINES))
