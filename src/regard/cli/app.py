@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import converting, inspecting, preparing, tables, training, translating
+from regard.cli import converting, evaluating, inspecting, preparing, stories, tables, training, translating
 from regard.cli.options import ONE_TEXT, examples
 from regard.errors import RegardError, other_tool_advice
 
@@ -20,11 +20,11 @@ HELP = "Train, use, measure and inspect sequence models: RNN with attention, Tra
 GROUPS: dict[str, list[Callable[..., None]]] = {
     "Prepare": [preparing.check, preparing.count],  # and the group of commands `data`
     "Train": [training.train, training.distill],
-    "Measure": [inspecting.evaluate, inspecting.compare],
+    "Measure": [evaluating.evaluate, evaluating.compare],
     "Use": [translating.translate, translating.generate, translating.fill, translating.embed, translating.serve],
     "Inspect": [inspecting.explain, inspecting.align],
     "Other libraries": [converting.import_, converting.export],
-    "Demonstrations": [training.demo, training.lineage],
+    "Demonstrations": [stories.demo, stories.lineage],
 }
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click may be vendored in typer
 

@@ -337,30 +337,20 @@ class Translator:
 
         best = [(row, 0) for row in range(len(batch)) if options.align]
         traces = traced(best, hidden=options.hidden, top=TOP if options.trace else 1)
-        skipped = 0 if options.first is None else 1
         candidates = [
-            [
-                Result(
-                    self.tokenizers.target.decode(hypothesis.tokens[skipped:]),
-                    hypothesis.score,
-                    hypothesis.log_probability,
-                    confidence(hypothesis.log_probabilities, self.calibration) if self.calibration else None,
-                    log_probabilities=hypothesis.log_probabilities,
-                )
-                for hypothesis in row
-            ]
-            for row in hypotheses
+            [self._to_result(hypothesis, first=options.first) for hypothesis in of_sentence]
+            for of_sentence in hypotheses
         ]
-        incomplete = [  # their attention shows where the terms belong
+        missing_terms = [  # (row, rank); attention shows where the terms belong
             (row, rank)
-            for row, found in enumerate(matches)
-            for rank, result in enumerate(candidates[row] if found else ())
-            if None in find_forms(result.text, found)
+            for row, required in enumerate(matches)
+            for rank, result in enumerate(candidates[row] if required else ())
+            if None in find_forms(result.text, required)
         ]
-        attention = {place: _token_attention(one) for place, one in traced(incomplete, top=1).items()}
-        for row, found in enumerate(matches):
-            for rank, result in enumerate(candidates[row] if found else ()):
-                text, terms = place_terms(result.text, found, attention.get((row, rank)))
+        attention = {place: _token_attention(trace_of) for place, trace_of in traced(missing_terms, top=1).items()}
+        for row, required in enumerate(matches):
+            for rank, result in enumerate(candidates[row] if required else ()):
+                text, terms = place_terms(result.text, required, attention.get((row, rank)))
                 notes = [
                     QualityWarning("glossary", f"the term {term.source!r} could not be placed", [term.source])
                     for term in terms
@@ -371,6 +361,16 @@ class Translator:
             self._finish(sentence, hypotheses[row][0], candidates[row], traces.get((row, 0)), options)
             for row, sentence in enumerate(batch)
         ]
+
+    def _to_result(self, hypothesis: Hypothesis, *, first: int | None) -> Result:
+        """A hypothesis as text; a forced `first` token, such as a language code, is not part of it."""
+        return Result(
+            self.tokenizers.target.decode(hypothesis.tokens if first is None else hypothesis.tokens[1:]),
+            hypothesis.score,
+            hypothesis.log_probability,
+            confidence(hypothesis.log_probabilities, self.calibration) if self.calibration else None,
+            log_probabilities=hypothesis.log_probabilities,
+        )
 
     def _finish(
         self,
@@ -394,16 +394,16 @@ class Translator:
             notes += find_warnings(sentence.text, best.text, expected=expected)
         aligned, words = None, (0, 0)
         if traced is not None and "cross" in traced.attention:
-            before = len(sentence.tag.split())  # the tag is not a word of the text
-            begin = 0 if options.first is None or options.first in traced.special.textless else 1
+            tag_words = len(sentence.tag.split())  # the tag and a language code are not words of the texts
+            code_words = 0 if options.first is None or options.first in traced.special.textless else 1
             links = alignment.extract_alignment(traced)
-            aligned = [(i - before, j - begin) for i, j in links if i >= before and j >= begin]
-            words = (traced.source.special.count(False) - before, traced.target.special.count(False) - begin)
+            aligned = [(i - tag_words, j - code_words) for i, j in links if i >= tag_words and j >= code_words]
+            words = (traced.source.special.count(False) - tag_words, traced.target.special.count(False) - code_words)
             if best.terms and len(traced.target.text.split()) == words[1]:
                 aligned = _realign(aligned, traced.target.text.split(), best.text.split())
                 words = words[0], len(best.text.split())
-        kept = traced if options.trace else None
-        return best._replace(warnings=notes, alignment=aligned, trace=kept, alternatives=others), words
+        trace = traced if options.trace else None
+        return best._replace(warnings=notes, alignment=aligned, trace=trace, alternatives=others), words
 
 
 def _token_attention(traced: Trace) -> TokenAttention | None:
