@@ -7,6 +7,7 @@ import json
 import lzma
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 import pyarrow
 import pytest
