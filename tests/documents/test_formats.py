@@ -7,7 +7,6 @@ import json
 import lzma
 import tracemalloc
 from collections import Counter
-from pathlib import Path
 
 import pyarrow
 import pytest
