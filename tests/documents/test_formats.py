@@ -503,12 +503,3 @@ def test_two_files_for_one_number_are_refused_with_both_names(tmp_path):
         put(tmp_path, name, "a\n")
     with pytest.raises(DataError, match=r"en/0\.en and 0\.old are two files for 0: keep one"):
         read_pairs(tmp_path / "en", tmp_path / "fr")
-
-
-@pytest.mark.parametrize("empty", [0, 1])
-def test_an_empty_side_is_named(empty: int, tmp_path: Path) -> None:
-    sides = [tmp_path / "a.en", tmp_path / "a.fr"]
-    for number, path in enumerate(sides):
-        path.write_text("" if number == empty else "one\n")
-    with pytest.raises(DataError, match=f"{sides[empty].name} is empty"):
-        list(read_pairs(*sides))

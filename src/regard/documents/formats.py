@@ -160,8 +160,6 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
         for number, (one, other) in enumerate(zip_longest(*sides), 1):
             if one is None or other is None:
                 longer = 0 if other is None else 1
-                if number == 1:
-                    raise DataError(f"{names[1 - longer]} is empty")
                 counts = [number - 1, number - 1]
                 counts[longer] += 1 + sum(1 for _ in sides[longer])
                 raise DataError(
