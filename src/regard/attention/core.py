@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard import kernels
-from regard.attention.masks import Packed, over_queries
+from regard.attention.masks import Packed
 from regard.attention.masks import causal as causal_mask
 from regard.attention.scores import Additive, Score, as_product, find_score
 from regard.errors import InputError
@@ -133,27 +133,23 @@ def _has_kernels(query: Tensor) -> bool:
 def _attend_packed(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Packed, causal: bool, dropout: float
 ) -> Tensor:
-    """The context over packed sentences, by a Triton kernel where there is one, else as padded sentences."""
+    """The context over packed sentences, by a Triton kernel where there is one, else sentence by sentence."""
     applies = packed is not None and _has_kernels(query) and packed.applies(query, value) and not dropout
     if applies and (product := as_product(score, query, key)) is not None:
         query, key, scale = product
         fused: Tensor = packed.attend_packed(query, key, value, mask, causal=causal, scale=scale)
         return fused
-    query, is_query = _padded(query, mask.queries)
-    (key, is_key), (value, _) = _padded(key, mask.keys), _padded(value, mask.keys)
-    context, _ = attend_unchecked(query, key, value, score, over_queries(is_key), False, causal=causal, dropout=dropout)
-    tokens: Tensor = context.transpose(1, 2)[is_query]
-    return tokens.reshape(len(mask.queries), -1, *tokens.shape[1:]).transpose(1, 2)
+    sentences = _sentences(query, mask.queries), _sentences(key, mask.keys), _sentences(value, mask.keys)
+    contexts = [
+        attend_unchecked(*tensors, score, None, False, causal=causal, dropout=dropout)[0]
+        for tensors in zip(*sentences, strict=True)
+    ]
+    return torch.cat(contexts, dim=1).unflatten(1, (len(query), -1)).transpose(0, 1)
 
 
-def _padded(x: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-    """Packed sentences (B, H, T, D) as padded ones (B·N, H, longest, D), and where they are not padding."""
-    first, lengths = starts[:, :-1].long(), starts.diff()
-    first = first + x.shape[2] * torch.arange(len(starts), device=x.device)[:, None]
-    places = torch.arange(int(lengths.max()), device=x.device)
-    is_token = places < lengths.flatten()[:, None]
-    tokens = torch.where(is_token, first.flatten()[:, None] + places, 0)
-    return x.transpose(1, 2).flatten(0, 1)[tokens].transpose(1, 2), is_token
+def _sentences(x: Tensor, starts: Tensor) -> tuple[Tensor, ...]:
+    """(B, H, T, D) rows of packed sentences -> (H, length, D) of each sentence."""
+    return x.transpose(0, 1).flatten(1, 2).split(starts.diff().flatten().tolist(), dim=1)
 
 
 def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
