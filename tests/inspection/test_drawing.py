@@ -146,15 +146,14 @@ def journal(updates: int, every: int, metric: str = "bleu") -> list[dict[str, An
     ids=["several validations", "one validation", "no validation", "one update", "nothing"],
 )
 def test_every_run_can_be_drawn(lines: list[dict[str, Any]]) -> None:
-    files = drawing.draw_training(lines, best=10, title="a $run$ of_mine")
+    files = drawing.draw_training(lines, title="a $run$ of_mine")
     assert int.from_bytes(files["training.png"][16:20], "big") > 1000  # a PNG begins with its width
     assert b"<svg" in files["training.svg"]
 
 
 @pytest.mark.slow
-def test_the_kept_update_is_marked() -> None:
-    svg = drawing.draw_training(journal(40, 10), best=20, title="mine")["training.svg"].decode()
-    assert "kept: 30 at 20" in svg
+def test_the_score_has_its_name() -> None:
+    svg = drawing.draw_training(journal(40, 10), title="mine")["training.svg"].decode()
     assert "BLEU on the validation set" in svg
 
 

@@ -35,9 +35,9 @@ def filmed(folder: Path, corpus: Path, family: str, *updates: int, resumed: int 
     config, data = make_data(corpus, make_config(family))
     torch.manual_seed(1)
     model = build(config.model)
-    camera = film.Film(folder, data.valid, data.tokenizers, sentences=2, update=resumed)
+    film.delete_later_frames(folder, resumed)
     for update in updates:
-        camera.record_frame(model, update)
+        film.record_frame(folder, update, model, data.valid, data.tokenizers, sentences=2)
     return data, model
 
 

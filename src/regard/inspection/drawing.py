@@ -186,11 +186,10 @@ Points = tuple[list[int], list[float]]
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 
 
-def draw_training(journal: Sequence[Line], *, best: int, title: str) -> dict[str, bytes]:
-    """`training.png` and `training.svg`: the losses and the score; `best` is the update whose weights were kept."""
+def draw_training(journal: Sequence[Line], *, title: str) -> dict[str, bytes]:
+    """`training.png` and `training.svg`: the losses, and the score if there is one."""
     training, valid = series(journal, "update", "loss"), series(journal, "validation", "valid_loss")
     metric = next((name for name in METRICS if series(journal, "validation", name)[0]), "")
-    scores = series(journal, "validation", metric)
     with _figure((9, 3.6), layout="constrained") as figure:
         losses, *score_axes = figure.subplots(1, 2 if metric else 1, squeeze=False)[0]
         losses.plot(*training, color=BLUE, alpha=0.25, linewidth=0.7)
@@ -205,19 +204,15 @@ def draw_training(journal: Sequence[Line], *, best: int, title: str) -> dict[str
             losses.minorticks_off()
             losses.legend(loc="upper right")
         for axes in score_axes:
-            axes.plot(*scores, color=GREEN, marker="o", markersize=4)
-            axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(scores[1]) or 1.0))
+            updates, scores = series(journal, "validation", metric)
+            axes.plot(updates, scores, color=GREEN, marker="o", markersize=4)
+            axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(scores) or 1.0))
         last = max([1, *(line.get("update", 0) for line in journal)])
-        for axes, points in zip(figure.axes, (valid, scores), strict=False):
+        for axes in figure.axes:
             axes.set(xlabel="update", axisbelow=True, xlim=(0, last * 1.02))
             axes.grid(visible=True)
             axes.locator_params(axis="x", integer=True, nbins=6)
             axes.xaxis.set_major_formatter("{x:,.0f}")
-            if (value := dict(zip(*points, strict=True)).get(best)) is not None:
-                axes.plot(
-                    [best], [value], "o", markersize=10, markerfacecolor="none", color="black", clip_on=False, zorder=5
-                )
-                axes.set_title(f"kept: {value:.3g} at {best:,}", loc="right", fontsize=8)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         return {f"training.{kind}": _file(figure, kind) for kind in ("png", "svg")}
 

@@ -33,36 +33,33 @@ MIN_TOKENS, MAX_TOKENS = 6, 24  # of a filmed sentence
 MAX_FRAMES = 60  # of a page; a longer film is thinned out evenly
 
 
-class Film:
-    """Writes frames into a run's folder; a resumed run deletes the frames after the update it resumes at."""
+def record_frame(
+    root: Path | None, update: int, model: nn.Module, dataset: Dataset, tokenizers: Tokenizers, *, sentences: int
+) -> None:
+    """Record one frame: the cross-attention of a teacher-forced pass over some sentences of a dataset.
 
-    def __init__(
-        self, root: Path | None, dataset: Dataset, tokenizers: Tokenizers, *, sentences: int, update: int
-    ) -> None:
-        """Without a folder (in processes other than the main one) nothing is written."""
-        pairs = [dataset.pair(example) for example in choose(dataset, sentences)]
-        self._sources, self._targets = ([ids.tolist() for ids in side] for side in zip(*pairs, strict=True))
-        self._tokenizers, self._root = tokenizers, root
-        for number, path in frames(root).items() if root is not None else ():
-            if number > update:
-                folders.delete(path)
+    Without a folder (in processes other than the main one) the model runs, and nothing is written.
+    """
+    pairs = [dataset.pair(example) for example in choose(dataset, sentences)]
+    sources = [source.tolist() for source, _ in pairs]
+    hypotheses = [Hypothesis(target[:-1].tolist(), 0.0, 0.0, True, []) for _, target in pairs]
+    training = model.training
+    model.eval()
+    traces = [traced.split_punctuation() for traced in trace(model, sources, hypotheses, tokenizers, top=0)]
+    model.train(training)
+    if root is not None:
+        sides = [{"source": x.source._asdict(), "target": x.target._asdict()} for x in traces]
+        folders.write_file(root / FILM / SENTENCES, json.dumps(sides, ensure_ascii=False, indent=1) + "\n", force=True)
+        shares = {str(number): x.by_word("cross").contiguous() for number, x in enumerate(traces)}
+        frame = {number: (255 * weights).round().to(torch.uint8) for number, weights in shares.items()}
+        folders.write_file(root / FILM / f"update-{update:08d}.safetensors", save(frame), force=True)
 
-    def record_frame(self, model: nn.Module, update: int) -> None:
-        """Record one frame: the cross-attention of a teacher-forced pass over the sentences."""
-        training = model.training
-        model.eval()
-        hypotheses = [Hypothesis(target[:-1], 0.0, 0.0, True, []) for target in self._targets]
-        traces = trace(model, self._sources, hypotheses, self._tokenizers, top=0)
-        model.train(training)
-        traces = [traced.split_punctuation() for traced in traces]
-        if self._root is not None:
-            folder = self._root / FILM
-            sides = [{"source": x.source._asdict(), "target": x.target._asdict()} for x in traces]
-            text = json.dumps(sides, ensure_ascii=False, indent=1) + "\n"
-            folders.write_file(folder / SENTENCES, text, force=True)
-            frame = {str(n): (255 * x.by_word("cross")).round().to(torch.uint8) for n, x in enumerate(traces)}
-            frame = {name: weights.contiguous() for name, weights in frame.items()}
-            folders.write_file(folder / f"update-{update:08d}.safetensors", save(frame), force=True)
+
+def delete_later_frames(root: Path, update: int) -> None:
+    """Delete the frames after the update at which a run resumes."""
+    for number, path in frames(root).items():
+        if number > update:
+            folders.delete(path)
 
 
 def choose(dataset: Dataset, number: int) -> list[int]:

@@ -41,10 +41,10 @@ SCORE_FORMATS = {"bleu": ("BLEU", ".2f"), "chrf": ("chrF", ".2f"), "valid_loss":
 def observing(training: Training, observe: Observer, say: Say) -> Iterator[Observer]:
     """Yield an observer that passes events to `observe`, TensorBoard and the film, and reports problems with `say`."""
     config, runtime, update = training.config, training.runtime, training.progress.update
-    film_maker, data = None, training.data
-    if config.train.film:  # all processes run the model, as weights may be sharded; the main one writes
-        root = training.folder if runtime.is_main else None
-        film_maker = film.Film(root, data.valid, data.tokenizers, sentences=config.train.film, update=update)
+    valid, tokenizers, sentences = training.data.valid, training.data.tokenizers, config.train.film
+    root = training.folder if runtime.is_main else None
+    if root is not None:
+        film.delete_later_frames(root, update)
     has_board = runtime.is_main and importlib.util.find_spec("tensorboard") is not None
     with Board(training.folder, update) if has_board else nullcontext() as board:
 
@@ -52,8 +52,8 @@ def observing(training: Training, observe: Observer, say: Say) -> Iterator[Obser
             observe(event)
             if isinstance(event, ProblemEvent) and event.message:
                 say(event.message)
-            elif isinstance(event, ValidationEvent) and film_maker is not None:
-                film_maker.record_frame(event.model, event.update)
+            elif isinstance(event, ValidationEvent) and sentences:  # all processes: weights may be sharded
+                film.record_frame(root, event.update, event.model, valid, tokenizers, sentences=sentences)
             if board is not None:
                 board.observe(event)
 
@@ -189,7 +189,7 @@ def draw(training: Training, languages: tuple[str, str] = ("", "")) -> None:
     folder, config = training.folder, training.config
     entries = journal.read(folder / journal.FILE)
     title = f"{folder.resolve().name}: {config.model.family}, {count(config).total:,} parameters"
-    for name, data in drawing.draw_training(entries, best=training.progress.best_update, title=title).items():
+    for name, data in drawing.draw_training(entries, title=title).items():
         folders.write_file(folder / name, data, force=True)
     if film.frames(folder):
         captions = {entry["update"]: format_scores(entry)[0] for entry in entries if entry["kind"] == "validation"}
