@@ -29,6 +29,7 @@ from regard.inspection.alignment import (
     choose_settings,
     combined_weights,
     count_matches,
+    error_rates,
     extract_links,
 )
 from regard.models import build
@@ -152,7 +153,7 @@ def test_the_attention_of_two_models_is_multiplied(folder: Path, reverse: Path) 
 
 
 def total(direction: Aligner, backward: Aligner | None = None) -> float:
-    return count_matches(align_pairs(PAIRS, direction, backward), DIAGONAL).aer
+    return error_rates(count_matches(align_pairs(PAIRS, direction, backward), DIAGONAL))["aer"]
 
 
 def test_the_settings_with_the_lowest_error_rate_are_chosen(folder: Path) -> None:

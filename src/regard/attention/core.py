@@ -144,12 +144,14 @@ def _attend_packed(
         attend_unchecked(*tensors, score, None, False, causal=causal, dropout=dropout)[0]
         for tensors in zip(*sentences, strict=True)
     ]
-    return torch.cat(contexts, dim=1).unflatten(1, (len(query), -1)).transpose(0, 1)
+    context: Tensor = torch.cat(contexts, dim=1).unflatten(1, (len(query), -1)).transpose(0, 1)
+    return context
 
 
 def _sentences(x: Tensor, starts: Tensor) -> tuple[Tensor, ...]:
     """(B, H, T, D) rows of packed sentences -> (H, length, D) of each sentence."""
-    return x.transpose(0, 1).flatten(1, 2).split(starts.diff().flatten().tolist(), dim=1)
+    lengths: list[int] = starts.diff().flatten().tolist()
+    return torch.split(x.transpose(0, 1).flatten(1, 2), lengths, dim=1)
 
 
 def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:

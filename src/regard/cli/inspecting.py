@@ -112,4 +112,4 @@ def align(
         return tables.show(result, as_json=as_json)
     for message in [*result.messages, *(f"no alignment for {n:,} pairs: {why}" for why, n in result.left_out.items())]:
         tables.say(message)
-    return tables.say(result.counts) if result.counts is not None else None
+    return tables.say(alignment.format_rates(result.rates)) if result.rates else None

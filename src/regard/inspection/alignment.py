@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -175,40 +175,33 @@ def symmetrize(forward: Iterable[Link], backward: Iterable[Link], method: str) -
 # Alignment error rate.
 
 
-class AlignmentCounts(NamedTuple):
-    """Counts over sentences from which AER, precision and recall are computed."""
-
-    predicted: int = 0
-    sure: int = 0
-    in_sure: int = 0
-    in_possible: int = 0
-
-    @property
-    def aer(self) -> float:
-        """Alignment error rate: 1 - (|A and S| + |A and P|) / (|A| + |S|) (Och and Ney, 2003)."""
-        return self.to_dict()["aer"]
-
-    def to_dict(self) -> dict[str, float]:
-        def ratio(part: int, whole: int) -> float:
-            return part / whole if whole else 1.0
-
-        return {
-            "aer": 1 - ratio(self.in_sure + self.in_possible, self.predicted + self.sure),
-            "precision": ratio(self.in_possible, self.predicted),
-            "recall": ratio(self.in_sure, self.sure),
-        }
-
-    def __str__(self) -> str:
-        return "AER {aer:.1%}, precision {precision:.1%}, recall {recall:.1%}".format(**self.to_dict())
+def count_matches(alignments: Iterable[Iterable[Link]], golds: Iterable[Gold]) -> Counter[str]:
+    """Counts over sentences, which are compared with their gold alignments; `error_rates` needs their sums."""
+    counts: Counter[str] = Counter()
+    for links, gold in zip(map(set, alignments), golds, strict=True):
+        counts["predicted"] += len(links)
+        counts["sure"] += len(gold.sure)
+        counts["in_sure"] += len(links & gold.sure)
+        counts["in_possible"] += len(links & gold.possible)
+    return counts
 
 
-def count_matches(alignments: Iterable[Iterable[Link]], golds: Iterable[Gold]) -> AlignmentCounts:
-    """Compare the alignments of sentences with their gold alignments."""
-    counts = [
-        (len(links), len(gold.sure), len(links & gold.sure), len(links & gold.possible))
-        for links, gold in zip(map(set, alignments), golds, strict=True)
-    ]
-    return AlignmentCounts(*map(sum, zip(*counts, strict=True)))
+def error_rates(counts: Counter[str]) -> dict[str, float]:
+    """The alignment error rate, 1 - (|A and S| + |A and P|) / (|A| + |S|) (Och and Ney, 2003), precision and recall."""
+
+    def ratio(part: int, whole: int) -> float:
+        return part / whole if whole else 1.0
+
+    return {
+        "aer": 1 - ratio(counts["in_sure"] + counts["in_possible"], counts["predicted"] + counts["sure"]),
+        "precision": ratio(counts["in_possible"], counts["predicted"]),
+        "recall": ratio(counts["in_sure"], counts["sure"]),
+    }
+
+
+def format_rates(rates: Mapping[str, float]) -> str:
+    """`AER 13.0%, precision 88.2%, recall 85.9%`"""
+    return "AER {aer:.1%}, precision {precision:.1%}, recall {recall:.1%}".format(**rates)
 
 
 # Files.
@@ -222,7 +215,7 @@ class Alignments(Report):
     alignments: list[list[Link]]
     pairs: int
     points: int
-    counts: AlignmentCounts | None  # for the AER, with gold alignments
+    rates: dict[str, float] = field(default_factory=dict)  # with gold alignments: aer, precision and recall
     left_out: dict[str, int] = field(default_factory=dict)  # pairs without an alignment, by reason
     settings: AlignmentSettings | None = None  # None if the alignments were read from a file
     reverse_settings: AlignmentSettings | None = None
@@ -231,23 +224,17 @@ class Alignments(Report):
     @property
     def aer(self) -> float | None:
         """Alignment error rate."""
-        return None if self.counts is None else self.counts.aer
+        return self.rates.get("aer")
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "pairs": self.pairs,
-            "points": self.points,
-            **(self.counts.to_dict() if self.counts is not None else {}),
-            "left_out": self.left_out,
-            **({"settings": asdict(self.settings)} if self.settings is not None else {}),
-            **({"reverse": asdict(self.reverse_settings)} if self.reverse_settings is not None else {}),
-        }
+        values = {"pairs": self.pairs, "points": self.points, **self.rates, "left_out": self.left_out}
+        settings = {"settings": self.settings, "reverse": self.reverse_settings}
+        return values | {name: asdict(used) for name, used in settings.items() if used is not None}
 
     def tables(self) -> list[Table]:
         rows = [["pairs", f"{self.pairs:,}"], ["alignment points", f"{self.points:,}"]]
         rows += [[f"left out: {reason}", f"{number:,}"] for reason, number in self.left_out.items()]
-        if self.counts is not None:
-            rows += [[name, f"{value:.1%}"] for name, value in self.counts.to_dict().items()]
+        rows += [[name, f"{value:.1%}"] for name, value in self.rates.items()]
         return [Table(["", ""], rows, f"from the attention of {self.settings}" if self.settings is not None else "")]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -301,10 +288,9 @@ def align(
         raise ConfigError(f"--dev chooses the {name}: leave out --{name}")
     forward = Aligner.load(Path(folder), device, tag=tag)
     backward = Aligner.load(Path(reverse), device) if reverse is not None else None
-    aligners = [forward] if backward is None else [forward, backward]
     examples = _read(source, target, gold)
     messages = choose_settings(dev, forward, backward) if dev else []
-    for aligner in aligners:
+    for aligner in filter(None, (forward, backward)):
         if backward is not None and aligner.settings.layer is None:
             # Of four layers the mean had an AER of 7.5 %, the second-to-last 9.4 % (built-in corpus).
             aligner.settings = replace(aligner.settings, layer=MEAN)
@@ -312,7 +298,7 @@ def align(
         aligner.left_out.clear()  # counted while settings were chosen
     alignments: list[list[Link]] = []
     pairs = points = one_word = 0
-    counts = AlignmentCounts()
+    matches: Counter[str] = Counter()
     while window := list(islice(examples, WINDOW)):
         texts = [pair for pair, _ in window]
         weights = combined_weights(texts, forward, backward)
@@ -323,8 +309,7 @@ def align(
         long_words = (line for pair in texts for line in pair if len(line) > LONG_WORD and len(line.split()) == 1)
         one_word += sum(script(line) in UNSPACED_SCRIPTS for line in long_words)
         if gold is not None:
-            matches = count_matches(links, [cast(Gold, gold_links) for _, gold_links in window])
-            counts = AlignmentCounts(*map(sum, zip(counts, matches, strict=True)))
+            matches += count_matches(links, [cast(Gold, gold_links) for _, gold_links in window])
     if one_word > pairs / 2:
         advice = "put spaces between their words, as a word segmenter does"
         messages.append(f"{one_word:,} lines have no spaces, so each is one word to align: {advice}")
@@ -332,7 +317,7 @@ def align(
         alignments=alignments,
         pairs=pairs,
         points=points,
-        counts=counts if gold is not None else None,
+        rates=error_rates(matches) if gold is not None else {},
         left_out=dict(forward.left_out | (backward.left_out if backward is not None else Counter())),
         settings=forward.settings,
         reverse_settings=None if backward is None else backward.settings,
@@ -351,7 +336,7 @@ def _score_file(path: Path, gold: Path) -> Alignments:
         alignments=alignments,
         pairs=len(alignments),
         points=sum(map(len, alignments)),
-        counts=count_matches(alignments, golds),
+        rates=error_rates(count_matches(alignments, golds)),
         messages=messages,
     )
 
@@ -466,14 +451,16 @@ def choose_settings(dev: tuple[str, str, str], forward: Aligner, backward: Align
         swapped = [Gold(*(frozenset((target, source) for source, target in links) for links in gold)) for gold in golds]
         choose_attention(backward, [(target, source) for source, target in texts], swapped)
     weights = combined_weights(texts, forward, backward)
-    counts = {method: count_matches([extract_links(x, method) for x in weights], golds) for method in METHODS}
-    best = min(counts, key=lambda method: counts[method].aer)
+    rates = {}
+    for method in METHODS:
+        rates[method] = error_rates(count_matches([extract_links(x, method) for x in weights], golds))
+    best = min(METHODS, key=lambda method: rates[method]["aer"])
     forward.settings = replace(forward.settings, method=best)
     messages = []
-    for aligner in [forward] if backward is None else [forward, backward]:
+    for aligner in filter(None, (forward, backward)):
         aligner.settings.save(aligner.folder)
         messages.append(f"{aligner.folder}: attention of {aligner.settings}")
-    return [*messages, f"on {dev[0]}: {counts[best]}"]
+    return [*messages, f"on {dev[0]}: {format_rates(rates[best])}"]
 
 
 def choose_attention(aligner: Aligner, pairs: Sequence[Texts], golds: Sequence[Gold]) -> None:
@@ -487,6 +474,6 @@ def choose_attention(aligner: Aligner, pairs: Sequence[Texts], golds: Sequence[G
     for number, traced in aligner.traces(pairs):
         for candidate_links, weights in zip(links, attention_weights(traced, candidates), strict=True):
             candidate_links[number] = best_links(weights)
-    errors = [count_matches(candidate_links, golds).aer for candidate_links in links]
+    errors = [error_rates(count_matches(candidate_links, golds))["aer"] for candidate_links in links]
     best = errors.index(min(errors))  # ties go to the simplest, the first
     aligner.settings = replace(candidates[best], method=aligner.settings.method)
