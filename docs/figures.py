@@ -14,8 +14,8 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from regard.attention import causal, packed, sinusoidal
-from regard.attention.masks import over_queries
+from regard.attention.masks import causal, over_queries, packed
+from regard.attention.positions import sinusoidal
 from regard.config import TrainConfig
 from regard.counting import count
 from regard.decoding import Constraints, Tree

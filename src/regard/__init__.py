@@ -6,12 +6,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.attention import Additive as Additive
-    from regard.attention import Cosine as Cosine
-    from regard.attention import General as General
-    from regard.attention import Memory as Memory
-    from regard.attention import MultiHead as MultiHead
-    from regard.attention import attend as attend
+    from regard.attention.core import attend as attend
+    from regard.attention.multihead import Memory as Memory
+    from regard.attention.multihead import MultiHead as MultiHead
+    from regard.attention.scores import Additive as Additive
+    from regard.attention.scores import Cosine as Cosine
+    from regard.attention.scores import General as General
     from regard.config import Config as Config
     from regard.config import ModelConfig as ModelConfig
     from regard.config import preset as preset
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "attention": ("Additive", "Cosine", "General", "Memory", "MultiHead", "attend"),
+    "attention.core": ("attend",),
+    "attention.multihead": ("Memory", "MultiHead"),
+    "attention.scores": ("Additive", "Cosine", "General"),
     "config": ("Config", "ModelConfig", "preset"),
     "counting": ("count",),
     "errors": ("ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError"),

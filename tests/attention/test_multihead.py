@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from regard import ConfigError
-from regard.attention import MultiHead
+from regard.attention.multihead import MultiHead
 
 
 def pair(size: int = 16, heads: int = 4) -> tuple[MultiHead, nn.MultiheadAttention]:

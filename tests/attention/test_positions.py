@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from regard.attention import rotary, rotate, sinusoidal
+from regard.attention.positions import rotary, rotate, sinusoidal
 
 
 def test_sinusoids_follow_the_papers_formula() -> None:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="there is no Triton on this system")
 
-from regard.attention import attend, slots
+from regard.attention import slots
+from regard.attention.core import attend
 from regard.attention.slots import Slots
 from regard.decoding import device
 from regard.kernels import decoding

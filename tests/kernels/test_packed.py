@@ -8,7 +8,7 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="there is no Triton on this system")
 
-from regard.attention import attend
+from regard.attention.core import attend
 from regard.kernels.packed import _attend, attend_packed
 from tests.kernels.halves import DEVICE, HALVES, apart, heads_of
 

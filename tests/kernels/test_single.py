@@ -11,7 +11,9 @@ from torch import Tensor, nn
 pytest.importorskip("triton", reason="there is no Triton on this system")
 
 from regard import InputError
-from regard.attention import Additive, attend, core
+from regard.attention import core
+from regard.attention.core import attend
+from regard.attention.scores import Additive
 from regard.kernels import single
 from regard.kernels.single import _attend, applies, attend_single
 from regard.models import build

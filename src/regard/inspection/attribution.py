@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention import MultiHead
+from regard.attention.multihead import MultiHead
 from regard.errors import ConfigError, InputError, did_you_mean
 from regard.inspection.trace import KINDS, Side, Trace, average_by_word, sum_by_word, teacher_force
 from regard.models import GPT, RNN

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention import sinusoidal
+from regard.attention.positions import sinusoidal
 from regard.config import Family, ModelConfig
 from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.interop import names

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import MultiHead
+from regard.attention.multihead import MultiHead
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding import Encoded, Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.engine import Ids

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Memory
 from regard.attention.masks import over_queries
+from regard.attention.multihead import Memory
 from regard.config import Config
 from regard.errors import ConfigError
 from regard.interop.verification import Verification, bleu_difference, search, verification_texts

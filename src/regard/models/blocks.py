@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from regard.attention import Memory, MultiHead, Packed, rotary
-from regard.attention.multihead import Rotation
+from regard.attention.masks import Packed
+from regard.attention.multihead import Memory, MultiHead, Rotation
+from regard.attention.positions import rotary
 from regard.config import ModelConfig
 from regard.models.cache import Cache, NewTokens, SearchCache, extend
 from regard.models.contract import Record, note

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention import Memory, Packed, Slots
+from regard.attention.masks import Packed
+from regard.attention.multihead import Memory
+from regard.attention.slots import Slots
 from regard.errors import InputError
 from regard.models.contract import tree_map
 

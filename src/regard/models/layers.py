@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import sinusoidal
 from regard.attention.multihead import initialise
-from regard.attention.positions import sinusoidal_fairseq
+from regard.attention.positions import sinusoidal, sinusoidal_fairseq
 from regard.attention.prepacked import PrepackedLinear
 from regard.config import ModelConfig
 from regard.errors import InputError

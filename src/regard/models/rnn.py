@@ -20,11 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Cosine, Memory, make_score
 from regard.attention.core import attend_unchecked
 from regard.attention.masks import over_queries
-from regard.attention.multihead import initialise
-from regard.attention.scores import unit
+from regard.attention.multihead import Memory, initialise
+from regard.attention.scores import Cosine, make_score, unit
 from regard.config import ModelConfig
 from regard.devices import supports_bf16
 from regard.models.contract import Record, State, check_mask, check_tokens, note

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Memory, Packed, positions_in_sentences
-from regard.attention.masks import over_queries
+from regard.attention.masks import Packed, over_queries, positions_in_sentences
+from regard.attention.multihead import Memory
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
 from regard.models.cache import NewTokens, advance, empty_cache

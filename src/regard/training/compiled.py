@@ -11,7 +11,7 @@ import torch
 import torch._inductor.config
 from torch import Tensor, nn
 
-from regard.attention import Memory
+from regard.attention.multihead import Memory
 from regard.models.blocks import Block
 from regard.models.cache import Cache
 from regard.models.layers import Embedding
