@@ -20,7 +20,7 @@ from regard.folders import atomic_file, checksum, read_checksums
 from regard.results import counted
 
 if TYPE_CHECKING:
-    from regard.documents.outcome import Outcome, Problems
+    from regard.documents.outcome import Outcome
     from regard.translation.cluster import TranslatePart
     from regard.translation.lines import Line, LineJob
     from regard.translation.translator import Translator
@@ -75,7 +75,7 @@ def translate(
     """
     if add and not jsonl:
         raise ConfigError("--add writes into the objects of --jsonl: give --jsonl too")
-    document = not jsonl and _is_document(file)
+    document = _is_document(file, jsonl=jsonl)
     if document and (out is None or alternatives or trace is not None):
         raise ConfigError(f"{file} is a document: it needs --out FILE, without --alternatives and --trace")
     if cluster and (document or trace is not None or file == "-" or out is None):
@@ -116,7 +116,7 @@ def translate(
             _translate_lines(job, load(), out, trace=trace, force=force)
         outcome, report = job.outcome, _report(job.outcome, file, out, lines=job.lines)
     tables.answer(report, as_json=as_json)
-    if outcome.failed.count:
+    if outcome.failures:
         raise typer.Exit(1)
 
 
@@ -137,13 +137,16 @@ def _load(
     return translator
 
 
-def _is_document(file: str) -> bool:
+def _is_document(file: str, *, jsonl: bool) -> bool:
     """Whether a file is a document that is translated in place."""
     from regard.documents.formats import DOCUMENTS, UNSUPPORTED, format_of
 
+    suffix = Path(file).suffix.lower()
     if format_of(file) in DOCUMENTS:
+        if jsonl:
+            raise ConfigError(f"{file} is a document, and --jsonl reads JSON objects: leave out --jsonl")
         return True
-    if (suffix := Path(file).suffix.lower()) in UNSUPPORTED:
+    if suffix in UNSUPPORTED and not jsonl:
         raise ConfigError(
             f"{file}: {suffix} is not supported, because its markup would be translated as text. For one JSON object "
             "per line use --jsonl; convert other files to XLIFF or PO, or give plain text"
@@ -210,10 +213,10 @@ def _count_lines(file: str) -> int | None:
 def _report(outcome: Outcome, file: str, out: Path | None, *, lines: int | None = None) -> dict[str, Any]:
     """Print what needs attention on standard error; return the report for --json. A document has no `lines`."""
     place, consequence = ("", "it is left as it was") if lines is None else ("line ", "its translation is empty")
-    failures = _report_failed(outcome.failed, file, consequence)
+    failures = _report_failed(outcome, file, consequence)
     if outcome.split:
         tables.say(f"{counted(outcome.split, 'line')} had a sentence that was too long for the model and was split")
-    for where, term in outcome.missing.first:
+    for where, term in outcome.missing:
         tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
     if total := outcome.terms.total():
         counts = ", ".join(f"{count:,} {status}" for status, count in outcome.terms.items())
@@ -232,15 +235,16 @@ def _report(outcome: Outcome, file: str, out: Path | None, *, lines: int | None 
     return {"out": str(out), **entries, "unaligned": outcome.unaligned, **failures, "terms": dict(outcome.terms)}
 
 
-def _report_failed(failed: Problems, file: str, consequence: str) -> dict[str, Any]:
+def _report_failed(outcome: Outcome, file: str, consequence: str) -> dict[str, Any]:
     """Print the first lines that failed, and return their number and the first of them for --json."""
     from regard.text.files import display_name
 
-    for line, problem in failed.first:
+    for line, problem in outcome.failed:
         tables.say(f"regard: {display_name(file)}:{line}: {problem}; {consequence}")
-    if more := failed.count - len(failed.first):
+    if more := outcome.failures - len(outcome.failed):
         tables.say(f"regard: and {counted(more, 'more such line')}")
-    return {"failures": failed.count, "failed": [{"line": line, "problem": problem} for line, problem in failed.first]}
+    failed = [{"line": line, "problem": problem} for line, problem in outcome.failed]
+    return {"failures": outcome.failures, "failed": failed}
 
 
 @examples('regard generate runs/gpt "Once upon a time" --tokens 100', 'regard generate runs/gpt "The house" --greedy')
@@ -311,22 +315,24 @@ def embed(
     as_json: options.Json = False,
 ) -> None:
     """Embed every line of a file with a bert; an empty line gives zeros. Exits 1 if a line could not be read."""
+    if out.suffix.lower() != ".npy":
+        raise ConfigError(f"--out {out}: embeddings are a NumPy array; choose a name that ends in .npy")
     options.check_output(out, file, force=force)
     import numpy as np
 
     from regard.devices import use_threads
-    from regard.documents.outcome import Problems
+    from regard.documents.outcome import Outcome
     from regard.text.files import open_text
     from regard.translation.lines import read_lines
     from regard.translation.reader import Reader
 
     use_threads(threads)
-    reader, failed = Reader.load(folder, device), Problems()
+    reader, outcome = Reader.load(folder, device), Outcome()
     with open_text(file) as stream:
         lines = list(read_lines(stream, file))
     for number, line in enumerate(lines, 1):
         if line.problem:
-            failed.add(number, line.problem)
+            outcome.fail(number, line.problem)
     size, done = reader.model.config.size, 0
     embeddings = np.zeros((len(lines), size), np.float32)
     with atomic_file(out, force=force) as saved, tables.counting_bar("embedding") as progress:
@@ -335,9 +341,9 @@ def embed(
             done += len(window)
             progress(done, len(lines))
         np.save(saved, embeddings)
-    failures = _report_failed(failed, file, "its embedding is zero")
+    failures = _report_failed(outcome, file, "its embedding is zero")
     tables.answer({"out": str(out), "lines": len(lines), "size": size, **failures}, as_json=as_json)
-    if failed.count:
+    if outcome.failures:
         raise typer.Exit(1)
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from regard.documents.languages import Languages, find_language
 from regard.documents.outcome import Entry
@@ -72,15 +72,13 @@ def read_pairs(
     if format is not None and format not in (*FORMATS, "text"):
         raise DataError(f"There is no format {format}.{did_you_mean(format, [*FORMATS, 'text'])}")
     if target is None:
-        readers = [(file, _find_reader(file, format)) for file in files.list_files(source)]
-        pairs = (pair for file, reader in readers for pair in _read_file(file, reader, options))
+        parts = [_read_file(file, format, options) for file in files.list_files(source)]
     else:
-        sides = _match_files(source, target, format)
-        pairs = (pair for both in sides for pair in _read_parallel(*both, options))
+        parts = [_read_parallel(*both, options) for both in _match_files(source, target, format)]
 
     def checked() -> Iterator[Pair]:
         empty = True
-        for pair in pairs:
+        for pair in chain.from_iterable(parts):
             empty = False
             yield pair
         if skipped is not None:
@@ -108,8 +106,8 @@ def format_of(path: str | Path) -> str | None:
     return EXTENSIONS.get(Path(uncompressed_name(path)).suffix.lower())
 
 
-def _find_reader(file: Path, known: str | None) -> Reader:
-    """The reader of a file that holds both sides."""
+def _read_file(file: Path, known: str | None, options: Options) -> Iterator[Pair]:
+    """The pairs of a file that holds both sides; an unknown format is refused before the first of them."""
     if known == "text":
         raise DataError(f"{display_name(file)} is one text, and pairs need two: give the target's file as well")
     known = known or format_of(file) or ("tsv" if str(file) == "-" else None)
@@ -118,12 +116,12 @@ def _find_reader(file: Path, known: str | None) -> Reader:
             f"{file} is one plain text, and pairs need two: give {TWO_SIDES} (or use --format tsv of regard check, in "
             "Python format='tsv')"
         )
-    return FORMATS[known]
 
+    def pairs(reader: Reader) -> Iterator[Pair]:
+        with files.open_text(file) as stream:
+            yield from reader(stream, display_name(file), options)
 
-def _read_file(file: Path, reader: Reader, options: Options) -> Iterator[Pair]:
-    with files.open_text(file) as stream:
-        yield from reader(stream, display_name(file), options)
+    return pairs(FORMATS[known])
 
 
 # Two parallel texts
@@ -159,20 +157,19 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
         sides = files.lines_or_errors(left, names[0]), files.lines_or_errors(right, names[1])
         for number, (one, other) in enumerate(zip_longest(*sides), 1):
             if one is None or other is None:
-                longer = 0 if other is None else 1
-                counts = [number - 1, number - 1]
-                counts[longer] += 1 + sum(1 for _ in sides[longer])
+                more = number + sum(1 for side in sides for _ in side)  # lines of the longer side
+                counts, shorter = ((number - 1, more), 0) if one is None else ((more, number - 1), 1)
                 raise DataError(
                     f"{names[0]} and {names[1]} differ in lines ({counts[0]:,} and {counts[1]:,}): line {number:,} is "
-                    f"missing in {names[1 - longer]}; line N of both must belong together"
+                    f"missing in {names[shorter]}; line N of both must belong together"
                 )
             if isinstance(one, str) and isinstance(other, str):
                 yield Pair(one, other, Origin(names[0], number))
                 continue
-            errors = [(name, line) for name, line in zip(names, (one, other), strict=True) if not isinstance(line, str)]
+            name, error = (names[0], one) if isinstance(one, DataError) else (names[1], cast(DataError, other))
             if options.unreadable is None:
-                raise errors[0][1]
-            options.unreadable.append(UnreadableLine(Origin(errors[0][0], number), errors[0][1]))
+                raise error
+            options.unreadable.append(UnreadableLine(Origin(name, number), error))
 
 
 # One file with both sides
@@ -180,16 +177,16 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
 
 def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
     for line, origin in files.lines(stream, name, options.unreadable):
-        if not line:
-            options.skipped["blank lines"] += 1
-            continue
-        columns = line.split("\t", 2)
-        if len(columns) < 2:
+        source, *columns = line.split("\t", 2)
+        if columns:
+            yield Pair(source, columns[0], origin)
+        elif line:
             raise DataError(
                 f"{origin}: there is one column; a row is source, a tab, target (for another format use "
                 "--format of regard check, in Python format=...)"
             )
-        yield Pair(columns[0], columns[1], origin)
+        else:
+            options.skipped["blank lines"] += 1
 
 
 def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
@@ -203,9 +200,8 @@ def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]
             raise DataError(f"{origin}: not valid JSON: {error}; each line is one object") from error
         if not isinstance(row, dict):
             raise DataError(f'{origin}: not an object; each line is one, like {{"source": "...", "target": "..."}}')
-        nested = row.get("translation")
-        if isinstance(nested, dict) and not options.fields:
-            row = nested
+        if isinstance(row.get("translation"), dict) and not options.fields:
+            row = row["translation"]
             if options.languages is None:
                 raise DataError(
                     f"{origin}: translation has {', '.join(row) or 'no languages'}: name the source and the target, "

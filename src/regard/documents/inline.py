@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise, zip_longest
 from typing import Literal, NamedTuple
 
@@ -83,9 +83,9 @@ def split_tags(text: str, model_tags: Collection[str] = (), *, format_string: bo
     return pieces + [text[end:]] * (end < len(text))
 
 
-def has_tags(pieces: Iterable[Piece]) -> bool:
-    """Whether there are tags or placeholders other than entities and addresses, which plain text has too."""
-    return any(isinstance(piece, Tag) and not PLAIN_TEXT.fullmatch(piece.raw) for piece in pieces)
+def has_tags(pieces: Iterable[Piece], *, plain_too: bool) -> bool:
+    """Whether there are tags or placeholders; entities and addresses, which plain text has, count if `plain_too`."""
+    return any(isinstance(piece, Tag) and (plain_too or not PLAIN_TEXT.fullmatch(piece.raw)) for piece in pieces)
 
 
 def join_pieces(pieces: Iterable[Piece]) -> str:
@@ -119,6 +119,10 @@ class PlacedTag:
     space_after: bool
     at: int = 0  # characters of the text without tags before it
     separates: bool = False  # whether the words before and after it have no other separator, as with <br/>
+
+    @property
+    def takes_values_in_order(self) -> bool:
+        return self.tag.side == "alone" and IN_ORDER.search(self.tag.raw) is not None
 
 
 class Extracted(NamedTuple):
@@ -202,38 +206,25 @@ def _find_tokens(text: str, count: int) -> list[Token]:
     return tokens
 
 
-@dataclass(eq=False)
-class Node:
-    """A single tag, or a pair of tags with its content, and its position in the target."""
-
-    opening: PlacedTag
-    closing: PlacedTag | None = None
-    inside: list[Node] = field(default_factory=list)
-    start: int = 0
-    end: int = 0
-
-
 def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | None) -> list[Piece]:
     """The target with every tag once: pairs around the words aligned to theirs, single tags beside them.
 
     Without an alignment, or if pairs cross each other, positions are kept in proportion to the length.
     """
-    if not extracted.tags:  # finding the words of both texts would take half the time of a document without tags
+    tags = extracted.tags
+    if not tags:  # finding the words of both texts would take half the time of a document without tags
         return [piece for piece in (extracted.leading, target, extracted.trailing) if piece]
-    nodes = _build_tree(extracted.tags)
-    if nodes is None:
-        nodes, alignment = [Node(placed) for placed in extracted.tags], None
-    placement = _Placement(extracted.text, target, alignment or [])
-    placement.place(nodes, 0, len(placement.target))
+    closings = _match_pairs(tags)
+    placement = _Placement(extracted.text, target, (closings is not None and alignment) or [])
     starts = [*(token.start for token in placement.target), len(target)]
-    ordered = dict.fromkeys(
-        placed for placed in extracted.tags if placed.tag.side == "alone" and IN_ORDER.search(placed.tag.raw)
-    )
-    in_order = iter(ordered)
-    tags = [(starts[gap], next(in_order) if placed in ordered else placed) for gap, placed in _flatten(nodes)]
+    in_order = iter([placed for placed in tags if placed.takes_values_in_order])
+    positions = [
+        (starts[gap], next(in_order) if placed.takes_values_in_order else placed)
+        for gap, placed in placement.place(tags, closings or {}, range(len(tags)), 0, len(placement.target))
+    ]
     pieces: list[Piece] = [extracted.leading]
     end = 0
-    for start, group in groupby(tags, key=lambda placed: placed[0]):
+    for start, group in groupby(positions, key=lambda position: position[0]):
         words = target[end:start].rstrip()
         space = target[end + len(words) : start]
         pieces += [words, *_spaced([placed for _, placed in group], target[:start].rstrip(), space, target[start:])]
@@ -241,26 +232,20 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
     return [piece for piece in (*pieces, target[end:], extracted.trailing) if piece]
 
 
-def _build_tree(tags: Sequence[PlacedTag]) -> list[Node] | None:
-    """Nested pairs and single tags as a tree; None if pairs cross or are nested too deeply."""
-    root = Node(tags[0])
-    stack = [root]
-    for placed in tags:
-        if placed.tag.side == "close" and any(node.opening.tag.name == placed.tag.name for node in stack[1:]):
-            node = stack.pop()
-            if node.opening.tag.name != placed.tag.name:
-                return None
-            node.closing = placed
-            continue
-        stack[-1].inside.append(Node(placed))
+def _match_pairs(tags: Sequence[PlacedTag]) -> dict[int, int] | None:
+    """The number of the closing tag of each opening tag that has one; None if pairs cross or are nested too deeply."""
+    closings, unclosed = dict[int, int](), list[int]()
+    for number, placed in enumerate(tags):
         if placed.tag.side == "open":
-            stack.append(stack[-1].inside[-1])
-        if len(stack) > MAX_DEPTH:
+            unclosed.append(number)
+        elif placed.tag.side == "close" and placed.tag.name in [tags[opening].tag.name for opening in unclosed]:
+            opening = unclosed.pop()
+            if tags[opening].tag.name != placed.tag.name:
+                return None
+            closings[opening] = number
+        if len(unclosed) > MAX_DEPTH:
             return None
-    for outer, node in reversed([*pairwise(stack)]):  # tags that are never closed
-        outer.inside += node.inside
-        node.inside = []
-    return root.inside
+    return closings
 
 
 class _Placement:
@@ -278,41 +263,37 @@ class _Placement:
             for token in self.source
         ]
 
-    def place(self, nodes: list[Node], low: int, high: int) -> None:
-        """Give sibling nodes positions between two others; pairs do not overlap."""
-        pairs = []
-        for node in nodes:
-            if node.closing and (span := self.find_span(node.opening, node.closing)):
-                node.start, node.end = (min(max(gap, low), high) for gap in span)
-                pairs.append(node)
-        pairs.sort(key=lambda node: node.start + node.end)
-        for left, right in pairwise(pairs):
-            if left.start < right.start < left.end:
-                left.end = right.start
-            elif left.end > right.start:
-                right.start, right.end = left.end, max(left.end, right.end)
-        for node in nodes:
-            if node not in pairs:
-                node.start = node.end = min(max(self.find_gap(node.opening), low), high)
-                for pair in pairs:  # what stood outside a pair stays outside
-                    if pair.start < node.start < pair.end:
-                        is_nearer = node.start - pair.start <= pair.end - node.start
-                        node.start = node.end = pair.start if is_nearer else pair.end
-            self.place(node.inside, node.start, node.end)
-        nodes.sort(key=lambda node: (node.start, node.end))
+    def place(
+        self, tags: Sequence[PlacedTag], closings: Mapping[int, int], numbers: range, low: int, high: int
+    ) -> Iterator[tuple[int, PlacedTag]]:
+        """The tags with these numbers in the order of the target, with their positions, which are between two others.
 
-    def find_span(self, opening: PlacedTag, closing: PlacedTag) -> tuple[int, int] | None:
-        """The first and the last position of the tokens aligned to those of a pair; None if it has no tokens."""
+        What is inside a pair stays inside, and what is outside stays outside.
+        """
+        spans, number = [], numbers.start
+        while number < numbers.stop:
+            closing = closings.get(number, number)
+            spans.append((*self.find_span(tags[number], tags[closing]), number, closing))
+            number = closing + 1
+        for start, end, number, closing in sorted(spans):
+            start, end = (min(max(position, low), high) for position in (start, end))
+            yield start, tags[number]
+            if closing > number:
+                yield from self.place(tags, closings, range(number + 1, closing), start, end)
+                yield end, tags[closing]
+            low = end
+
+    def find_span(self, opening: PlacedTag, closing: PlacedTag) -> tuple[int, int]:
+        """The first and the last position of the tokens aligned to those of a pair; a single tag is at both."""
         first = bisect_right(self.source, opening.at, key=lambda token: token.end)
         last = bisect_left(self.source, closing.at, key=lambda token: token.start)
-        tokens = [j for aligned in self.aligned[first:last] for j in aligned]
-        if first >= last or opening.at == closing.at:
-            return None
+        if first >= last or opening.at == closing.at:  # there are no tokens inside
+            return (self.find_gap(opening),) * 2
         if not any(token.place == 0 for token in self.source[:first] + self.source[last:]):  # the pair has all words
             letters = [j for j, token in enumerate(self.target) if token.place == 0]
             start = letters[0] if first and letters else 0
             return start, letters[-1] + 1 if last < len(self.source) and letters else len(self.target)
-        if tokens:
+        if tokens := [j for aligned in self.aligned[first:last] for j in aligned]:
             return min(tokens), max(tokens) + 1
         start, end = sorted(map(self.find_gap, (opening, closing)))
         return start, end
@@ -338,14 +319,6 @@ class _Placement:
             return crossed, abs(gap - proportional), gap
 
         return min({proportional, *(gap for _, j, _ in links for gap in (j, j + 1))}, key=cost)
-
-
-def _flatten(nodes: Sequence[Node]) -> Iterator[tuple[int, PlacedTag]]:
-    for node in nodes:
-        yield node.start, node.opening
-        yield from _flatten(node.inside)
-        if node.closing is not None:
-            yield node.end, node.closing
 
 
 def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> list[Piece]:

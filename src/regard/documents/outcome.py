@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from regard.documents.inline import Piece
 from regard.text.files import Origin
 
-MAX_PROBLEMS = 20  # listed one by one; more are only counted
+MAX_LISTED = 20  # failures and missing terms listed one by one; more are only counted
 
 
 class Gap(NamedTuple):
@@ -32,25 +32,6 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Problems:
-    """The number of problems, and the first of them with their line or text."""
-
-    count: int = 0
-    first: list[tuple[int | str, str]] = field(default_factory=list)
-
-    def add(self, where: int | str, problem: str) -> None:
-        """Count a problem."""
-        self.count += 1
-        if len(self.first) < MAX_PROBLEMS:
-            self.first.append((where, problem))
-
-    def merge(self, other: Problems) -> None:
-        """Add the problems of a later part."""
-        self.count += other.count
-        self.first = [*self.first, *other.first][:MAX_PROBLEMS]
-
-
-@dataclass
 class Outcome:
     """Counts of the entries of a document, or lines of a text, by what happened to them."""
 
@@ -58,27 +39,24 @@ class Outcome:
     kept: int = 0  # entries that already had a translation
     skipped: Counter[str] = field(default_factory=Counter)
     unaligned: int = 0  # texts whose tags were placed in proportion to the length: the model has no alignment
-    failed: Problems = field(default_factory=Problems)
-    """Invalid text, by its line; in a document it is left as it was and counts as skipped."""
     split: int = 0  # texts with a sentence too long for the model
+    failures: int = 0  # invalid texts; in a document they are left as they were and also count as skipped
+    failed: list[tuple[int, str]] = field(default_factory=list)  # the first failures: line and problem
     terms: Counter[str] = field(default_factory=Counter)  # glossary terms by status
-    missing: Problems = field(default_factory=Problems)
-    """Glossary terms that could not be placed, by their line or, in a document, their text."""
+    missing: list[tuple[int | str, str]] = field(default_factory=list)
+    """The first glossary terms that could not be placed, with their line or, in a document, their text."""
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Outcome:
-        """An outcome that was written as JSON."""
-        made = cls(**values)
-        made.skipped, made.terms = Counter(made.skipped), Counter(made.terms)
-        made.failed, made.missing = Problems(**values["failed"]), Problems(**values["missing"])
-        return made
+    def fail(self, line: int, problem: str) -> None:
+        """Count an invalid text."""
+        self.add({"failures": 1, "failed": [(line, problem)]})
 
-    def merge(self, other: Outcome) -> None:
-        """Add the counts of a later part."""
-        for name, value in vars(other).items():
-            if isinstance(value, Problems):
-                getattr(self, name).merge(value)
-            elif isinstance(value, Counter):
-                getattr(self, name).update(value)
-            else:
-                setattr(self, name, getattr(self, name) + value)
+    def count_terms(self, where: int | str, terms: Sequence[Any]) -> None:
+        """Count the glossary terms of a line or a text by their status."""
+        missing = [(where, term.source) for term in terms if term.status == "missing"]
+        self.add({"terms": Counter(term.status for term in terms), "missing": missing})
+
+    def add(self, counts: Mapping[str, Any]) -> None:
+        """Add the counts of a later part, by their names."""
+        for name, value in counts.items():
+            total = getattr(self, name) + (Counter(value) if isinstance(value, dict) else value)
+            setattr(self, name, total[:MAX_LISTED] if isinstance(total, list) else total)

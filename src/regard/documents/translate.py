@@ -74,7 +74,7 @@ def _find_gap(entry: Entry, everything: bool, outcome: Outcome) -> str | Gap:
         outcome.kept += 1
     elif problem := text_problem("".join(source for source, _ in entry.pairs)):
         outcome.skipped["unreadable"] += 1
-        outcome.failed.add(entry.origin.line, problem)
+        outcome.fail(entry.origin.line, problem)
     else:
         outcome.translated += 1
         return entry.gap(everything)
@@ -88,7 +88,7 @@ def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, out
     lines = [one_line(text.text) for text in extracted.values()]
     results = _translate(lines, [bool(text.tags) for text in extracted.values()], translate)
     for (number, text), line, result in zip(extracted.items(), lines, results, strict=True):
-        count_terms(line, result, outcome)
+        outcome.count_terms(line, result.terms)
         outcome.unaligned += bool(text.tags) and result.alignment is None
         translations[number] = insert_tags(text, result.text.strip(), result.alignment)
     return translations
@@ -104,16 +104,8 @@ def _translate(texts: Sequence[str], tagged: Sequence[bool], translate: Translat
     return [results[text] for text in texts]
 
 
-def count_terms(where: int | str, result: Result, outcome: Outcome) -> None:
-    """Count the glossary terms of a line or a text by status."""
-    for term in result.terms:
-        outcome.terms[term.status] += 1
-        if term.status == "missing":
-            outcome.missing.add(where, term.source)
-
-
 def translate_lines(
-    translate: Callable[..., Sequence[Result]],
+    translate: Translate,
     texts: Iterable[str],
     *,
     model_tags: Collection[str],
@@ -130,22 +122,25 @@ def translate_lines(
         extracted = []
         for text in window:
             pieces = [] if text_problem(text) else split_tags(text, model_tags)
-            tagged = extract_tags(pieces) if always or has_tags(pieces) else None
-            extracted.append(tagged if tagged and tagged.tags else Extracted(text, [], "", ""))
+            tagged = has_tags(pieces, plain_too=always)
+            extracted.append(extract_tags(pieces) if tagged else Extracted(text, [], "", ""))
         plain = [bare.text if bare.has_words or not bare.tags else "" for bare in extracted]
         results = _translate(plain, [bool(bare.tags) and bare.has_words for bare in extracted], translate, **options)
         for text, bare, result in zip(window, extracted, results, strict=True):
             if not bare.tags:
                 yield result
-                continue
-            if not bare.has_words:
+            elif not bare.has_words:
                 yield result._replace(text=text)
-                continue
-            before = sum(bare.text.startswith(tag) for tag in model_tags)  # a word that alignments do not count
-            links = result.alignment and [(source + before, target) for source, target in result.alignment]
-            outcome.unaligned += links is None
-            alternatives = [
-                other._replace(text=join_pieces(insert_tags(bare, other.text, None))) for other in result.alternatives
-            ]
-            best = join_pieces(insert_tags(bare, result.text.strip(), links))
-            yield result._replace(text=best, alternatives=alternatives)
+            else:
+                outcome.unaligned += result.alignment is None
+                yield _with_tags(bare, result, model_tags)
+
+
+def _with_tags(bare: Extracted, result: Result, model_tags: Collection[str]) -> Result:
+    """The translation of a text without tags, with its tags."""
+    before = sum(bare.text.startswith(tag) for tag in model_tags)  # a word that alignments do not count
+    links = result.alignment and [(source + before, target) for source, target in result.alignment]
+    alternatives = [
+        other._replace(text=join_pieces(insert_tags(bare, other.text, None))) for other in result.alternatives
+    ]
+    return result._replace(text=join_pieces(insert_tags(bare, result.text.strip(), links)), alternatives=alternatives)

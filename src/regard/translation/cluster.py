@@ -70,7 +70,7 @@ def translate_parts(
         with atomic_file(out, force=force) as file:
             for path in files:
                 saved = json.loads(path.read_text(encoding="utf-8"))
-                outcome.merge(Outcome.from_dict(saved["outcome"]))
+                outcome.add(saved["outcome"])
                 file.writelines(f"{line}\n".encode() for line in saved["lines"])
     if files:  # an empty file has no parts, and their folder is gone with its lock
         delete(parts_folder)

@@ -9,7 +9,7 @@ from itertools import tee
 from typing import Any, BinaryIO, NamedTuple
 
 from regard.documents.outcome import Outcome
-from regard.documents.translate import count_terms, translate_lines
+from regard.documents.translate import translate_lines
 from regard.errors import DataError
 from regard.text.files import display_name, lines_or_errors, one_line
 from regard.translation.translator import Result, Translator
@@ -91,9 +91,9 @@ class LineJob:
         self.lines += 1
         problem = line.problem or next((note.message for note in result.warnings if note.kind == "input"), "")
         if problem:
-            self.outcome.failed.add(self.lines, problem)
+            self.outcome.fail(self.lines, problem)
         self.outcome.split += any(note.kind == "split" for note in result.warnings)
-        count_terms(self.lines, result, self.outcome)
+        self.outcome.count_terms(self.lines, result.terms)
         if not self.jsonl:
             texts = [result.text, *(other.text for other in result.alternatives)]
             return one_line(texts[0]) if len(texts) == 1 else "\t".join(" ".join(text.split()) for text in texts)
