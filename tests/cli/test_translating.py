@@ -201,6 +201,13 @@ def test_an_unreadable_message_of_a_document_stays_and_is_reported(folders: Path
     assert f"{out}: translated 0; left out 1 unreadable" in done.stderr
 
 
+def test_a_document_is_not_read_as_json(folders: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(PO % "")
+    with pytest.raises(ConfigError, match=r"a\.po is a document, and --jsonl reads JSON objects: leave out --jsonl$"):
+        regard("translate", folders / "translator", path, "--jsonl")
+
+
 XLIFF = (
     '<xliff version="1.2"><file source-language="en" target-language="fr"><body><trans-unit id="1">'
     "<source>the bird</source></trans-unit></body></file></xliff>"
@@ -276,6 +283,13 @@ def test_embed_writes_one_row_a_line(folders: Path, tmp_path: Path) -> None:
     regard("embed", folders / "bert", "--out", tmp_path / "x.npy", text="the bird\n\nthe old house\n")
     found = np.load(tmp_path / "x.npy")
     assert (found.shape, found.dtype) == ((3, 16), np.float32)
+
+
+@pytest.mark.parametrize("name", ["e.txt", "e", "e.npz"])
+def test_embed_writes_nothing_but_numpy_arrays(folders: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"embeddings are a NumPy array; choose a name that ends in \.npy"):
+        regard("embed", folders / "bert", "--out", tmp_path / name, text="the bird\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_embed_gives_zeros_for_an_unreadable_line_and_a_message(folders: Path, tmp_path: Path) -> None:

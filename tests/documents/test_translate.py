@@ -369,6 +369,11 @@ def test_a_message_gets_its_translation(tmp_path: Path, before: str, after: str)
     assert data.decode() == f"{HEADER}\n{after}{rest}"
 
 
+def test_an_obsolete_line_inside_a_message_is_a_comment(tmp_path: Path) -> None:
+    data, _ = through(tmp_path, "a.po", f'{HEADER}\nmsgid "a b"\n#~ msgid "old"\nmsgstr ""\n')
+    assert data.decode() == f'{HEADER}\n#, fuzzy\nmsgid "a b"\n#~ msgid "old"\nmsgstr "B A"\n'
+
+
 def test_a_language_with_one_form_gets_the_plural(tmp_path: Path) -> None:
     message = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] ""\n'
     data, _ = through(tmp_path, "a.po", HEADER.replace("nplurals=2", "nplurals=1") + "\n" + message)

@@ -95,6 +95,11 @@ def test_a_single_string_is_not_embedded_letter_by_letter() -> None:
         make().embed("the old house")
 
 
+def test_what_is_no_text_is_not_embedded() -> None:
+    with pytest.raises(InputError, match="embed takes a list of texts, .*: item 1 is of type int"):
+        make().embed([5])  # type: ignore[list-item]
+
+
 def test_a_text_longer_than_the_positions_is_read_in_parts() -> None:
     long = "the old house sees a small bird " * 5
     assert np.isfinite(make().embed([long])).all()

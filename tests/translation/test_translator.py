@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -271,6 +272,26 @@ def test_texts_may_come_from_a_generator() -> None:
 def test_a_single_string_is_refused() -> None:
     with pytest.raises(InputError, match="in brackets"):
         make().translate("the bird")
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        ([5], "item 1 is of type int"),
+        (["the bird", None], "item 2 is of type NoneType"),
+        (5, "put a single text in brackets"),
+    ],
+)
+def test_what_is_not_a_list_of_texts_is_refused(texts: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=rf'translate takes a list of texts, such as \["A bird."\]: {problem}'):
+        make().translate(texts)
+
+
+def test_a_loaded_model_prints_as_one_short_line(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model", make())
+    count = sum(parameter.numel() for parameter in make().model.parameters())
+    assert repr(regard.load(folder, "cpu")) == f"Translator(transformer, {count:,} parameters, {folder}, cpu)"
+    assert str(make()) == f"Translator(transformer, {count:,} parameters, cpu)"
 
 
 def test_a_prefix_longer_than_the_positions_is_refused() -> None:

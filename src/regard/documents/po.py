@@ -99,9 +99,10 @@ def _read_messages(text: str, name: str) -> Iterator[Message]:
             message, key = Message(Origin(name, number)), ""
         row = len(message.lines)
         message.lines.append(raw)
-        if line.startswith("#~"):  # the flags above belong to this obsolete message
-            message.flags.clear()
-            message.rows.clear()
+        if line.startswith("#~"):
+            if not message.texts:  # the flags above belong to this obsolete message
+                message.flags.clear()
+                message.rows.clear()
         elif line.startswith("#"):
             message.flags |= {flag.strip() for flag in line[2:].split(",")} if line.startswith("#,") else set()
             message.rows.setdefault(line[:2], []).append(row)

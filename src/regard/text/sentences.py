@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from regard.errors import InputError
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 
 NO_SENTENCE_SPACES = ("Han", "Kana")  # scripts without spaces between sentences
@@ -95,6 +96,18 @@ def text_problem(text: str) -> str:
             return f"there is a byte that is not UTF-8 (0x{code - 0xDC00:02X}) at character {error.start + 1}"
         return f"there is half a character (the lone surrogate U+{code:04X}) at character {error.start + 1}"
     return ""
+
+
+def text_list(texts: Iterable[str], function: str) -> list[str]:
+    """The texts as a list; anything but an iterable of texts is an error, which names the function that takes it."""
+    example = f'{function} takes a list of texts, such as ["A bird."]'
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise InputError(f"{example}: put a single text in brackets")
+    checked = list(texts)
+    for number, text in enumerate(checked, 1):
+        if not isinstance(text, str):
+            raise InputError(f"{example}: item {number} is of type {type(text).__name__}")
+    return checked
 
 
 def _split(

@@ -139,7 +139,7 @@ def explain(
         raise InputError("the target is empty: give the translation to explain, or leave it out")
     name = Path(str(model)).name if isinstance(model, str | Path) else ""
     loaded = load(model, device) if isinstance(model, str | Path) else model
-    model_traced = loaded.model if isinstance(loaded, Reader) else loaded.models[0]
+    model_traced = loaded.models[0]
     tokenizers = loaded.tokenizers if isinstance(loaded, Translator) else Tokenizers(loaded.tokenizer, loaded.tokenizer)
     hypotheses, trees = list[Hypothesis](), list[Tree]()
     if isinstance(loaded, Reader):
@@ -167,8 +167,7 @@ def explain(
     traced = trace(generator, [source], hypotheses, tokenizers, texts=[text], trees=trees, hidden=True, top=TOP)[0]
     warned: list[QualityWarning] = []
     if isinstance(loaded, Translator):
-        expected = loaded.calibration.expected if loaded.calibration else None
-        warned = find_warnings(text, traced.target.text, expected=expected)
+        warned = find_warnings(text, traced.target.text, expected=loaded.expected)
     if target:
         traced = dataclasses.replace(traced, score=float(traced.log_probabilities.mean()))
     title = f"{name} ({traced.family})" if name and name != traced.family else traced.family

@@ -20,8 +20,9 @@ from regard.models import BERT
 from regard.models.folder import load_ensemble
 from regard.text.batching import pad
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
-from regard.text.sentences import text_problem
+from regard.text.sentences import text_list, text_problem
 from regard.text.tokenizer import Tokenizer
+from regard.translation.loaded import LoadedModels
 
 BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded tokens encoded at once
 GAP = re.compile(r"\[MASK\]|<mask>")
@@ -41,11 +42,12 @@ class Filled(NamedTuple):
     gaps: list[list[Guess]]  # the guesses for each mask, best first; masks are predicted independently
 
 
-class Reader:
+class Reader(LoadedModels):
     """A bert and its tokenizer."""
 
-    def __init__(self, model: BERT, tokenizer: Tokenizer, config: Config) -> None:
-        self.model, self.tokenizer, self.config = model, tokenizer, config
+    def __init__(self, model: BERT, tokenizer: Tokenizer, config: Config, *, folder: str | Path = "") -> None:
+        super().__init__(model, config, folder)
+        self.model, self.tokenizer = model, tokenizer
 
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "auto", config: Config | None = None) -> Reader:
@@ -53,11 +55,7 @@ class Reader:
         if len(split_folders(folder)) > 1:
             raise FolderError(f"{folder} is an ensemble, which is not supported for a bert: give one folder")
         models, tokenizers, config = load_ensemble(folder, device, ("bert",), "does not embed or fill texts", config)
-        return cls(cast(BERT, models[0]), tokenizers.source, config)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        return cls(cast(BERT, models[0]), tokenizers.source, config, folder=folder)
 
     @torch.inference_mode()
     def fill(self, text: str, *, top: int) -> Filled:
@@ -91,9 +89,7 @@ class Reader:
         """
         if pool not in ("mean", "first"):
             raise InputError(f"pool ({pool}) must be mean or first")
-        if isinstance(texts, str):
-            raise InputError("embed takes a list of texts: put a single text in brackets")
-        texts = list(texts)
+        texts = text_list(texts, "embed")
         for text in texts:
             _check(text)
         before, after = self._special_tokens

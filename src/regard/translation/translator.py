@@ -13,14 +13,7 @@ from torch import nn
 
 from regard.config import Config, ModelConfig, split_folders
 from regard.decoding import Encoded, Engine, Hypothesis, SearchOptions, TorchEngine
-from regard.decoding.glossary import (
-    Glossary,
-    Term,
-    TokenAttention,
-    find_forms,
-    place_terms,
-    token_spans,
-)
+from regard.decoding.glossary import Glossary, Term, TokenAttention, find_forms, place_terms, token_spans
 from regard.decoding.search import NotFiniteError
 from regard.errors import ConfigError, InputError, did_you_mean
 from regard.inspection import alignment
@@ -37,9 +30,11 @@ from regard.text.sentences import (
     join_parts,
     split_long_sentence,
     split_sentences,
+    text_list,
     text_problem,
 )
 from regard.text.tokenizer import Tokenizers
+from regard.translation.loaded import LoadedModels
 
 BATCH_TOKENS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # padded source tokens searched at once
 SPLIT_LENGTH = 64  # maximum tokens of the parts of an overlong sentence; short parts limit the cost of endless output
@@ -67,6 +62,7 @@ class Result(NamedTuple):
     log_probabilities: Sequence[float] = ()  # of all tokens, including the end token
     parts: Sequence[Result] = ()  # the sentences of a text that was too long to be translated at once
     terms: Sequence[Term] = ()  # the glossary terms of the text, with their status
+    words: tuple[int, int] = (0, 0)  # the numbers of source and target words that the alignment counts
 
     def __repr__(self) -> str:
         return f"Result(text={self.text!r}, score={self.score:.4g})"  # a trace would print thousands of numbers
@@ -108,11 +104,7 @@ class Options(NamedTuple):
     first: int | None  # the first token of every translation, if it is not the model's choice
 
 
-Translated = tuple[Result, tuple[int, int]]
-"""A sentence's result, and its numbers of aligned source and target words."""
-
-
-class Translator:
+class Translator(LoadedModels):
     """A model or an ensemble with its tokenizers and decode settings."""
 
     def __init__(
@@ -122,9 +114,11 @@ class Translator:
         config: Config,
         *,
         calibration: Calibration | None = None,
+        folder: str | Path = "",
     ) -> None:
-        self.models = [models] if isinstance(models, nn.Module) else list(models)
-        self.tokenizers, self.config, self.calibration = tokenizers, config, calibration
+        super().__init__(models, config, folder)
+        self.tokenizers, self.calibration = tokenizers, calibration
+        self.expected = calibration.expected if calibration else Expected()
         self.torch_engine = TorchEngine(self.models, config.decode, tokenizers.target.special)
         self.engine: Engine = self.torch_engine
 
@@ -141,9 +135,8 @@ class Translator:
             if not value.startswith("decode."):
                 raise ConfigError(f"{value} cannot be changed after training: only decode.FIELD=VALUE can")
         models, tokenizers, config = load_ensemble(folder, device, ("rnn", "transformer"), "does not translate", config)
-        return cls(
-            models, tokenizers, config.with_values(values), calibration=Calibration.load(split_folders(folder)[0])
-        )
+        calibration = Calibration.load(split_folders(folder)[0])
+        return cls(models, tokenizers, config.with_values(values), calibration=calibration, folder=folder)
 
     def use(self, engine: str, precision: str, folder: str | Path, *, token_scores: bool = True) -> None:
         """Search with torch (auto) or ctranslate2 in fp32, bf16 or int8; `folder` is where the models came from.
@@ -177,10 +170,6 @@ class Translator:
         return self.models[0]
 
     @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
-    @property
     def max_length(self) -> int:
         """Maximum source tokens of a sentence, by model and training data, without the end token."""
         longest, positions = self.config.text.max_length, self.torch_engine.max_positions
@@ -208,11 +197,9 @@ class Translator:
         put before every sentence; `to` is the first token of every translation, a language code. `trace` and `align`
         cost one pass over each translation; `hidden` adds the hidden states to the trace.
         """
-        if isinstance(texts, str):
-            raise InputError("translate takes a list of texts: put a single text in brackets")
+        texts, results = text_list(texts, "translate"), dict[str, Result]()
         if (beams is not None and beams < 1) or alternatives < 0:
             raise InputError(f"beams ({beams}) must be at least 1, and alternatives ({alternatives}) at least 0")
-        texts, results = list(texts), dict[str, Result]()
         for text in dict.fromkeys(texts):  # those that need no search
             if problem := text_problem(text):
                 results[text] = Result("", warnings=(QualityWarning("input", problem, []),))
@@ -223,11 +210,8 @@ class Translator:
         if name and first is None:
             known = did_you_mean(name, target.tags) if target.tags else ""
             raise ConfigError(f"this model has no language or token {name}.{known}")
-        search = SearchOptions(
-            beams=max(beams or self.config.decode.beams, 1 + alternatives),
-            results=1 + alternatives,
-            seed=seed,
-        )
+        beams = max(beams or self.config.decode.beams, 1 + alternatives)
+        search = SearchOptions(beams=beams, results=1 + alternatives, seed=seed)
         split = self._split([text for text in dict.fromkeys(texts) if text not in results], tag, prefix)
         distinct = list(dict.fromkeys(sentence for _, sentences in split.values() for sentence in sentences))
         trace = trace or hidden
@@ -256,7 +240,6 @@ class Translator:
         prefix_tokens, positions = len(self.tokenizers.target.encode(prefix)), self.torch_engine.max_positions
         if positions is not None and prefix_tokens > positions:
             raise InputError(f"the prefix has {prefix_tokens} tokens; this model can write at most {positions}")
-        expected = self.calibration.expected if self.calibration else Expected()
         tagged = []  # the tag with its space, and the text without its own tag: every part needs the tag
         for text in texts:
             own_tag = next((known for known in tags if text.lstrip().startswith(known)), "")
@@ -264,8 +247,8 @@ class Translator:
             tagged.append((f"{own_tag or tag} " if own_tag or tag else "", untagged))
         split = {}
         for text, (tag_text, untagged), length in zip(texts, tagged, self._lengths(map("".join, tagged)), strict=True):
-            is_long = length > self.max_length or 0 < expected.max_source_length < len(text)
-            is_long |= 0 < expected.max_source_sentences < count_sentences(untagged)
+            is_long = length > self.max_length or 0 < self.expected.max_source_length < len(text)
+            is_long |= 0 < self.expected.max_source_sentences < count_sentences(untagged)
             parts = [TextPart("", untagged)]
             if is_long or any(mark in text for mark in BREAKS):
                 parts = [part for sentence in split_sentences(untagged) for part in self._fit(sentence, tag_text)]
@@ -291,13 +274,13 @@ class Translator:
 
     # Translating sentences.
 
-    def _translate_all(self, distinct: Sequence[Sentence], options: Options) -> dict[Sentence, Translated]:
+    def _translate_all(self, distinct: Sequence[Sentence], options: Options) -> dict[Sentence, Result]:
         """Translate sentences in batches of similar length; a batch that does not fit a GPU's memory is halved."""
         texts = [sentence.tag + sentence.text for sentence in distinct]
         sources = [[*ids, self.tokenizers.source.special.end] for ids in self.tokenizers.source.encode_batch(texts)]
         forced = [] if options.first is None else [options.first]
         prefixes = self.tokenizers.target.encode_batch([sentence.prefix for sentence in distinct])
-        translated: dict[Sentence, Translated] = {}
+        translated: dict[Sentence, Result] = {}
 
         def translate_batch(rows: Sequence[int]) -> None:
             batch, before = [distinct[row] for row in rows], [[*forced, *prefixes[row]] for row in rows]
@@ -311,8 +294,8 @@ class Translator:
 
     def _translate_batch(
         self, batch: Sequence[Sentence], sources: Sequence[Sequence[int]], options: Options
-    ) -> list[Translated]:
-        """Search, trace if needed, and place glossary terms."""
+    ) -> list[Result]:
+        """Search, trace what is needed, and place glossary terms."""
         texts = [sentence.tag + sentence.text for sentence in batch]
         matches = [options.glossary.find(text) if options.glossary else [] for text in texts]
         encoded: list[Encoded] | None = [] if options.align or any(matches) else None
@@ -320,34 +303,28 @@ class Translator:
             hypotheses = self.engine.search(sources, options.search, encoded)
         except NotFiniteError as error:
             raise NotFiniteError(error.sentence, batch[error.sentence].text) from None
-
-        def traced(chosen: Sequence[tuple[int, int]], **settings: Any) -> dict[tuple[int, int], Trace]:
-            """The traces of hypotheses, by row and rank."""
-            rows = torch.tensor([row for row, _ in chosen], dtype=torch.int64, device=self.device)
-            traces = trace(
-                cast(Generator, self.model),
-                [sources[row] for row, _ in chosen],
-                [hypotheses[row][rank] for row, rank in chosen],
-                self.tokenizers,
-                encoded=encoded[0].select(rows) if encoded and chosen else None,
-                texts=[texts[row] for row, _ in chosen],
-                **settings,
-            )
-            return dict(zip(chosen, traces, strict=True))
-
-        best = [(row, 0) for row in range(len(batch)) if options.align]
-        traces = traced(best, hidden=options.hidden, top=TOP if options.trace else 1)
-        candidates = [
-            [self._to_result(hypothesis, first=options.first) for hypothesis in of_sentence]
-            for of_sentence in hypotheses
-        ]
-        missing_terms = [  # (row, rank); attention shows where the terms belong
+        candidates = [[self._to_result(one, options.first) for one in of_sentence] for of_sentence in hypotheses]
+        aligned = [(row, 0) for row in range(len(batch)) if options.align]
+        lacking = [  # (row, rank) of translations without some of their terms; attention shows where these belong
             (row, rank)
             for row, required in enumerate(matches)
             for rank, result in enumerate(candidates[row] if required else ())
             if None in find_forms(result.text, required)
         ]
-        attention = {place: _token_attention(trace_of) for place, trace_of in traced(missing_terms, top=1).items()}
+        traced = list(dict.fromkeys([*aligned, *lacking]))
+        rows = torch.tensor([row for row, _ in traced], dtype=torch.int64, device=self.device)
+        traces = trace(
+            cast(Generator, self.model),
+            [sources[row] for row, _ in traced],
+            [hypotheses[row][rank] for row, rank in traced],
+            self.tokenizers,
+            encoded=encoded[0].select(rows) if encoded and traced else None,
+            texts=[texts[row] for row, _ in traced],
+            hidden=options.hidden,
+            top=TOP if options.trace else 1,
+        )
+        trace_of = dict(zip(traced, traces, strict=True))
+        attention = {place: _token_attention(trace_of[place]) for place in lacking}
         for row, required in enumerate(matches):
             for rank, result in enumerate(candidates[row] if required else ()):
                 text, terms = place_terms(result.text, required, attention.get((row, rank)))
@@ -358,11 +335,11 @@ class Translator:
                 ]
                 candidates[row][rank] = result._replace(text=text, terms=terms, warnings=notes)
         return [
-            self._finish(sentence, hypotheses[row][0], candidates[row], traces.get((row, 0)), options)
+            self._finish(sentence, hypotheses[row][0], candidates[row], trace_of.get((row, 0)), options)
             for row, sentence in enumerate(batch)
         ]
 
-    def _to_result(self, hypothesis: Hypothesis, *, first: int | None) -> Result:
+    def _to_result(self, hypothesis: Hypothesis, first: int | None) -> Result:
         """A hypothesis as text; a forced `first` token, such as a language code, is not part of it."""
         return Result(
             self.tokenizers.target.decode(hypothesis.tokens if first is None else hypothesis.tokens[1:]),
@@ -379,7 +356,7 @@ class Translator:
         candidates: Sequence[Result],
         traced: Trace | None,
         options: Options,
-    ) -> Translated:
+    ) -> Result:
         """The best candidate with its alternatives, warnings, alignment and trace."""
         by_text: dict[str, Result] = {}
         for candidate in candidates:
@@ -390,20 +367,22 @@ class Translator:
             message = f"the translation was cut off after {len(hypothesis.tokens)} tokens, the maximum length"
             notes.append(QualityWarning("unfinished", message, []))
         if options.warn:
-            expected = self.calibration.expected if self.calibration else None
-            notes += find_warnings(sentence.text, best.text, expected=expected)
-        aligned, words = None, (0, 0)
-        if traced is not None and "cross" in traced.attention:
-            tag_words = len(sentence.tag.split())  # the tag and a language code are not words of the texts
-            code_words = 0 if options.first is None or options.first in traced.special.textless else 1
-            links = alignment.extract_alignment(traced)
-            aligned = [(i - tag_words, j - code_words) for i, j in links if i >= tag_words and j >= code_words]
-            words = (traced.source.special.count(False) - tag_words, traced.target.special.count(False) - code_words)
-            if best.terms and len(traced.target.text.split()) == words[1]:
-                aligned = _realign(aligned, traced.target.text.split(), best.text.split())
-                words = words[0], len(best.text.split())
-        trace = traced if options.trace else None
-        return best._replace(warnings=notes, alignment=aligned, trace=trace, alternatives=others), words
+            notes += find_warnings(sentence.text, best.text, expected=self.expected)
+        if options.align and traced is not None and "cross" in traced.attention:
+            best = _aligned(best, traced, len(sentence.tag.split()), options.first)
+        return best._replace(warnings=notes, trace=traced if options.trace else None, alternatives=others)
+
+
+def _aligned(result: Result, traced: Trace, tag_words: int, first: int | None) -> Result:
+    """A result with its alignment; the words of a tag and of a language code are not words of the texts."""
+    code_words = 0 if first is None or first in traced.special.textless else 1
+    links = [(i - tag_words, j - code_words) for i, j in alignment.extract_alignment(traced)]
+    links = [(i, j) for i, j in links if i >= 0 and j >= 0]
+    words = (traced.source.special.count(False) - tag_words, traced.target.special.count(False) - code_words)
+    before, after = traced.target.text.split(), result.text.split()
+    if result.terms and len(before) == words[1]:
+        links, words = _realign(links, before, after), (words[0], len(after))
+    return result._replace(alignment=links, words=words)
 
 
 def _token_attention(traced: Trace) -> TokenAttention | None:
@@ -431,34 +410,34 @@ def _realign(aligned: list[tuple[int, int]], before: list[str], after: list[str]
 # Joining.
 
 
-def _join(parts: Sequence[TextPart], translated: Sequence[Translated], max_length: int) -> Result:
+def _join(parts: Sequence[TextPart], translated: Sequence[Result], max_length: int) -> Result:
     """Join the results of sentences into the result of their text."""
     if not translated:  # a tag, and nothing to translate
         return Result("")
     in_order = iter(translated)
-    results = [next(in_order)[0] if part.text else Result("") for part in parts]
+    results = [next(in_order) if part.text else Result("") for part in parts]
     ranks = range(max(len(result.alternatives) for result in results))  # a sentence with fewer keeps its translation
     alternatives = [_join_scores(parts, [next(iter(x.alternatives[rank:]), x) for x in results]) for rank in ranks]
     joined = _join_scores(parts, results)
     if len(translated) == 1:  # with white space around it
-        return translated[0][0]._replace(text=joined.text, alternatives=alternatives)
+        return translated[0]._replace(text=joined.text, alternatives=alternatives)
     notes = list({(note.kind, note.message): note for result in results for note in result.warnings}.values())
     if any(part.inside_sentence for part in parts):
         message = f"a sentence was longer than {max_length} tokens and translated in parts"
         notes.append(QualityWarning("split", message, []))
     aligned, source, target = [], 0, 0
-    filled = (part for part in parts if part.text)
-    for part, (result, (source_words, target_words)) in zip(filled, translated, strict=True):
+    for part, result in zip(parts, results, strict=True):
         source, target = source - part.inside_word, target - part.inside_word  # the part continues a word
         aligned += [(source + i, target + j) for i, j in result.alignment or []]
-        source, target = source + source_words, target + target_words
+        source, target = source + result.words[0], target + result.words[1]
     return joined._replace(
         confidence=min((result.confidence for result in results if result.confidence is not None), default=None),
         warnings=notes,
-        alignment=None if any(result.alignment is None for result, _ in translated) else aligned,
+        alignment=None if any(result.alignment is None for result in translated) else aligned,
         alternatives=alternatives,
-        parts=[result for result, _ in translated],
+        parts=translated,
         terms=[term for result in results for term in result.terms],
+        words=(source, target),
     )
 
 

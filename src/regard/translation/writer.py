@@ -25,6 +25,7 @@ from regard.models.contract import State
 from regard.models.folder import load_ensemble
 from regard.text.sentences import text_problem
 from regard.text.tokenizer import Tokenizer
+from regard.translation.loaded import LoadedModels
 
 CONTEXT_TOKENS = 8  # previous tokens detokenized together with a new one, since its text depends on them
 INITIAL_CAPACITY = 1024  # initial size of the KV cache in tokens; it doubles when it is full
@@ -50,22 +51,20 @@ class GeneratedToken(NamedTuple):
     finished: bool
 
 
-class Writer:
+class Writer(LoadedModels):
     """A gpt or an ensemble, with its tokenizer and decode settings."""
 
-    def __init__(self, models: nn.Module | Sequence[nn.Module], tokenizer: Tokenizer, config: Config) -> None:
-        self.models = [models] if isinstance(models, nn.Module) else list(models)
-        self.tokenizer, self.config = tokenizer, config
+    def __init__(
+        self, models: nn.Module | Sequence[nn.Module], tokenizer: Tokenizer, config: Config, *, folder: str | Path = ""
+    ) -> None:
+        super().__init__(models, config, folder)
+        self.tokenizer = tokenizer
 
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "auto", config: Config | None = None) -> Writer:
         """Load a model folder, or an ensemble joined by `+`."""
         models, tokenizers, config = load_ensemble(folder, device, ("gpt",), "does not generate text", config)
-        return cls(models, tokenizers.source, config)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.models[0].parameters()).device
+        return cls(models, tokenizers.source, config, folder=folder)
 
     def generate(self, prompt: str = "", **options: Any) -> Generated:
         """Generate the text after a prompt; the options are those of `stream`."""
