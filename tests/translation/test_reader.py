@@ -96,7 +96,7 @@ def test_a_single_string_is_not_embedded_letter_by_letter() -> None:
 
 
 def test_what_is_no_text_is_not_embedded() -> None:
-    with pytest.raises(InputError, match="embed takes a list of texts, .*: item 1 is of type int"):
+    with pytest.raises(InputError, match=r"embed takes a list of texts, .*: item 1 is of type int"):
         make().embed([5])  # type: ignore[list-item]
 
 
