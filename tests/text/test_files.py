@@ -296,10 +296,11 @@ def test_a_pipe_that_cannot_go_back_is_read(tmp_path):
         ("  a  b\t", "  a  b\t"),
         (" a\nb ", " a b "),
         (" \n ", ""),
+        ("a\0b", "ab"),
         ("a\u2028b\u00a0\nc", "a\u2028b\u00a0 c"),
     ],
 )
-def test_line_breaks_become_a_blank_and_all_else_stays(text, line):
+def test_line_breaks_become_a_space_nul_is_removed_and_all_else_stays(text, line):
     assert one_line(text) == line
 
 

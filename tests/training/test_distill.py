@@ -70,6 +70,21 @@ def test_the_student_learns_references_too(corpus: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_more_text_is_translated_after_the_source_and_needs_no_references(corpus: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.txt"
+    more.write_text("one old house\nno house\n")
+    said: list[str] = []
+    run = distill(corpus, tmp_path / "run", corpus / "b.txt", also=more, precision="fp32", say=said.append)
+    pairs = list(read_pairs(*run.folder.glob(f"{module.TEXTS}*")))
+    assert [pair.source for pair in pairs] == [
+        *(corpus / "a.txt").read_text().splitlines(),
+        "one old house",
+        "no house",
+    ]
+    assert sum(line.startswith("read ") for line in said) == 2  # the translations, and the references of the source
+
+
+@pytest.mark.slow
 def test_an_interrupted_distillation_continues_where_it_stopped(
     student: regard.Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,14 +107,16 @@ def test_an_interrupted_distillation_continues_where_it_stopped(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changed", [{"beams": 4}, {"precision": "bf16"}, {"target": "b.txt"}], ids=str)
+@pytest.mark.parametrize(
+    "changed", [{"beams": 4}, {"precision": "bf16"}, {"target": "b.txt"}, {"also": "b.txt"}], ids=str
+)
 def test_a_distillation_with_other_options_is_refused(
     changed: dict[str, Any], student: regard.Run, corpus: Path
 ) -> None:
-    target = corpus / changed["target"] if "target" in changed else None
-    options = {"precision": "fp32"} | {key: value for key, value in changed.items() if key != "target"}
+    files = {name: corpus / changed[name] for name in ("target", "also") if name in changed}
+    options = {"precision": "fp32"} | changed | files
     with pytest.raises(regard.FolderError, match="holds another run, or translations of another teacher or source"):
-        distill(corpus, student.folder, target, **options)
+        distill(corpus, student.folder, **options)
 
 
 @pytest.mark.slow

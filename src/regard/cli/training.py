@@ -79,6 +79,7 @@ def distill(
     *,
     out: options.OutFolder,
     valid: options.Valid = None,
+    also: Annotated[list[Path], option("FILE", "More text in the source language.")] = [],  # noqa: B006 - typer copies it
     recipe: Annotated[str, option("NAME or FILE", "The config of the student.")] = "fast",
     updates: Annotated[int | None, option("N", "Train the student for N updates.", min=1)] = None,
     minutes: Annotated[float | None, option("M", "Train the student for M minutes.")] = None,

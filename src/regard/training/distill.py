@@ -7,9 +7,9 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ def distill(
     *,
     out: PathLike,
     valid: PathLike | tuple[PathLike, PathLike | None] | None = None,
+    also: PathLike | Iterable[PathLike] = (),
     recipe: str = "fast",
     updates: int | None = None,
     minutes: float | None = None,
@@ -73,6 +74,7 @@ def distill(
 
     teacher: a model folder, or several joined by `+`.
     target: references; the student learns them and, of each beam, the hypothesis with the best chrF against them.
+    also: more text in the source language, which needs no references.
     beams: the beam size of the teacher, by default that of its config.
     precision: of the teacher. On a CPU it translates with CTranslate2, if that is installed and supports it.
     fresh: discard the translations and the run in the folder and start over.
@@ -82,7 +84,9 @@ def distill(
     values = run_values(config or {}, updates=updates, minutes=minutes, seed=seed)
     settings = find_settings(values, recipe=recipe, origins=[], tags=[])
     options: dict[str, Any] = {"languages": languages, "fields": fields}
-    files = text_files(settings, source, target, **options)
+    corpora = [text_files(settings, source, target, **options)]
+    more = [also] if isinstance(also, str | Path) else also
+    corpora += [text_files(settings, path, None, **options) for path in more]
     teachers, out = split_folders(teacher), Path(out)
     if not settings.model.is_translator:
         raise ConfigError(
@@ -92,9 +96,9 @@ def distill(
     check_request(Request((), valid_pair and text_files(settings, *valid_pair, **options), out, settings, call=""))
     for path in teachers:
         folders.check_apart(out, path)
-    lines = sum(1 for _ in files.read())  # finds errors before the translation, not after hours
+    lines = sum(1 for files in corpora for _ in files.read())  # finds errors before the translation, not after hours
     beams = beams or load_config(teachers[0]).decode.beams
-    identity = repr((origin_checksums(teachers), files.identity(), beams, precision, PART_LINES))
+    identity = repr((origin_checksums(teachers), [files.identity() for files in corpora], beams, precision, PART_LINES))
     texts = out / f"{TEXTS}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     try:
         with folders.lock_folder(out), restored_state(find_device(device), threads):
@@ -103,12 +107,12 @@ def distill(
                 say("without --valid the student is scored on held-out translations of the teacher")
             if len(list(texts.glob("*.jsonl"))) * PART_LINES < lines:
                 translator = _load_teacher(teacher, device, precision, say)
-                _translate_parts(files, texts, translator, beams, lines, observe)
+                _translate_parts(corpora, texts, translator, beams, lines, observe)
     except KeyboardInterrupt:
         return Run(out, 0, finished=False, scores={}, signal=signal.SIGINT)
     return train(
         texts,
-        also=[] if files.single else [(source, target, 1.0)],
+        also=[(files.source, files.target, 1.0) for files in corpora if not files.single],
         out=out,
         valid=valid,
         recipe=recipe,
@@ -150,10 +154,11 @@ def _load_teacher(folder: PathLike, device: str, precision: str, say: Say) -> Tr
 
 
 def _translate_parts(
-    files: Files, texts: Path, translator: Translator, beams: int, lines: int, observe: Observer
+    corpora: Sequence[Files], texts: Path, translator: Translator, beams: int, lines: int, observe: Observer
 ) -> None:
     """Write the translations of all lines as files that appear only when complete; existing files are kept."""
-    rows, translated, start = files.read(), 0, time.perf_counter()
+    rows = chain.from_iterable(files.read() for files in corpora)
+    translated, start, fields = 0, time.perf_counter(), corpora[0].fields or ("source", "target")
     for number in count():
         part = list(islice(rows, PART_LINES))
         if not part:
@@ -161,11 +166,11 @@ def _translate_parts(
         path = texts / f"{number:06}.jsonl"
         if path.exists():
             continue
-        alternatives = beams - 1 if len(part[0]) > 1 else 0  # with references
+        alternatives = beams - 1 if any(len(row) > 1 for row in part) else 0  # with references
         results = translator.translate([row[0] for row in part], beams=beams, alternatives=alternatives, warn=False)
         pairs = []
         for (source, *reference), result in zip(part, results, strict=True):
-            pair = zip(files.fields or ("source", "target"), (source, one_line(_best(result, *reference))), strict=True)
+            pair = zip(fields, (source, one_line(_best(result, *reference))), strict=True)
             pairs.append(json.dumps(dict(pair), ensure_ascii=False) + "\n")
         folders.write_file(path, "".join(pairs), force=False)
         translated, done = translated + len(part), number * PART_LINES + len(part)
