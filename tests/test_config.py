@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 
-from regard.config import PRESETS, Config, ModelConfig, find_config, load_config, parse_assignments, preset, to_json
+from regard.config import (
+    PRESETS,
+    Config,
+    ModelConfig,
+    find_config,
+    load_config,
+    parse_assignments,
+    preset,
+    run_values,
+    to_json,
+)
 from regard.errors import ConfigError, FolderError
 
 
@@ -89,6 +100,18 @@ def test_a_wrong_assignment_is_refused(assignment: str, message: str) -> None:
         Config().with_values([assignment])
 
 
+@pytest.mark.parametrize("path", ["model", "model.", {"model": {"size": 3}}])
+def test_a_field_without_its_section_is_refused(path: str | dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"is not of the form section\.field"):
+        Config().with_values(path if isinstance(path, dict) else {path: 3})
+
+
+@pytest.mark.parametrize("minutes", ["x", 0, -1, math.nan, math.inf])
+def test_minutes_that_are_no_number_above_0_are_refused(minutes: object) -> None:
+    with pytest.raises(ConfigError, match=r"--minutes \(.*\) must be a number of minutes above 0"):
+        run_values({}, updates=None, minutes=minutes, seed=None)
+
+
 def test_assignments_are_read_as_toml_and_else_as_text() -> None:
     changed = Config().with_values(["model.size=64", "model.family=gpt", "model.bias=false", "model.dropout=0"]).model
     assert (changed.size, changed.family, changed.bias, changed.dropout) == (64, "gpt", False, 0.0)
@@ -105,6 +128,18 @@ def test_a_recipe_is_toml(tmp_path) -> None:
     recipe = tmp_path / "small.toml"
     recipe.write_text('[model]\nsize = 64\nfamily = "rnn"\n')
     assert find_config(str(recipe)).model == ModelConfig(size=64, family="rnn")
+
+
+def test_a_wrong_field_of_a_recipe_is_named_with_its_file(tmp_path) -> None:
+    (tmp_path / "small.toml").write_text("[model]\nsise = 64\n")
+    with pytest.raises(ConfigError, match=r"small.toml: There is no option model.sise. Did you mean model.size\?"):
+        find_config(str(tmp_path / "small.toml"))
+
+
+def test_a_file_of_another_kind_is_no_recipe(tmp_path) -> None:
+    (tmp_path / "small.yaml").write_text("model: 3\n")
+    with pytest.raises(ConfigError, match=r"small.yaml is not a recipe. Give the model folder or a .toml file"):
+        find_config(str(tmp_path / "small.yaml"))
 
 
 @pytest.mark.parametrize("content", ["[model", "\0", "[]"])

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.devices import bf16_warning, busy_warning, supports_bf16
+from regard.devices import bf16_warning, busy_warning, supports_bf16, use_threads
+from regard.errors import ConfigError
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
 
@@ -44,6 +45,12 @@ def test_an_lstm_trains_and_decodes_in_bf16_with_one_warning_on_a_cpu_without_bf
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("bf16 is much slower") == 1
+
+
+@pytest.mark.parametrize("number", ["x", 0, -1, 1.5, True])
+def test_a_wrong_number_of_threads_is_refused(number: object) -> None:
+    with pytest.raises(ConfigError, match=r"--threads \(.*\) must be a whole number above 0"):
+        use_threads(number)
 
 
 def test_no_warning_where_bf16_is_fast() -> None:

@@ -345,9 +345,9 @@ class Config:
     def with_values(self, assignments: Iterable[str] | Mapping[str, Any]) -> Self:
         """This config with fields set: `section.field=value`, or a mapping of {"section.field": value}."""
         values: dict[str, dict[str, Any]] = {}
-        pairs = assignments if isinstance(assignments, Mapping) else parse_assignments(assignments)
-        for path, value in pairs.items():
+        for path, value in parse_assignments(assignments).items():
             section, _, name = path.partition(".")
+            require(name, f"{path!r} is not of the form section.field")
             values.setdefault(section, {})[name] = value
         return self.over(values)
 
@@ -356,32 +356,36 @@ class Config:
         return dataclasses.asdict(self)
 
 
-def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
-    """{"model.size": 256} from ["model.size=256"]."""
+def parse_assignments(assignments: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """{"model.size": 256} from ["model.size=256"]; a mapping stays as it is."""
+    if isinstance(assignments, Mapping):
+        return dict(assignments)
     values = {}
-    for assignment in assignments:
-        path, equals, text = assignment.partition("=")
+    for assignment in [assignments] if isinstance(assignments, str) else assignments:
+        path, equals, text = map(str.strip, assignment.partition("="))
         if not equals or "." not in path:
-            section = next((name for name, fields in Config().values().items() if path.strip() in fields), "")
+            section = next((name for name, fields in Config().values().items() if path in fields), "")
             advice = f". Did you mean {section}.{assignment}?" if section else ""
             raise ConfigError(f"{assignment!r} is not of the form section.field=value{advice}")
         try:  # as TOML; anything else is a string
-            values[path.strip()] = tomllib.loads(f"value = {text.strip()}")["value"]
+            values[path] = tomllib.loads(f"value = {text}")["value"]
         except (ValueError, RecursionError):
-            values[path.strip()] = text.strip()
+            values[path] = text
     return values
 
 
 def run_values(
-    config: Mapping[str, Any], *, updates: int | None, minutes: float | None, seed: int | None
+    config: Iterable[str] | Mapping[str, Any], *, updates: int | None, minutes: float | None, seed: int | None
 ) -> dict[str, Any]:
     """The config fields that a call of train sets, by their names."""
+    fields = parse_assignments(config)
     if minutes is not None:
-        require(0 < minutes < math.inf, f"--minutes ({minutes}) must be a number of minutes above 0")
-        has_updates = updates is not None or "train.updates" in config
+        above_0 = isinstance(minutes, int | float) and 0 < minutes < math.inf
+        require(above_0, f"--minutes ({minutes}) must be a number of minutes above 0")
+        has_updates = updates is not None or "train.updates" in fields
         require(not has_updates, "--updates and --minutes both say how long to train: give one of them")
     values = {"train.updates": updates, "train.minutes": minutes if updates is None else 0.0, "train.seed": seed}
-    return {**config, **{name: value for name, value in values.items() if value is not None}}
+    return fields | {name: value for name, value in values.items() if value is not None}
 
 
 def require(condition: object, message: str) -> None:
@@ -475,7 +479,11 @@ def to_json(config: Config) -> str:
 
 def find_config(name: str, base: Config | None = None) -> Config:
     """The config of a preset, a recipe (a name or a TOML file) or a model folder; other fields are those of `base`."""
-    return (base or Config()).over(find_values(name))
+    values = find_values(name)
+    try:
+        return (base or Config()).over(values)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
 
 
 def find_values(name: str) -> dict[str, Any]:
@@ -485,10 +493,11 @@ def find_values(name: str) -> dict[str, Any]:
     path = Path(name)
     if os.path.isdir(name):
         return load_config(path).values()
-    if path.suffix == ".json":
-        raise ConfigError(f"{name} is not a recipe. Give the model folder ({path.parent}) or a .toml file")
     if path.suffix == ".toml":
         return _load_toml(path)
+    if os.path.isfile(name):
+        folder = f" ({path.parent})" if path.name == CONFIG else ""
+        raise ConfigError(f"{name} is not a recipe. Give the model folder{folder} or a .toml file")
     recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}
     if name in recipes:
         return _load_toml(recipes[name])

@@ -401,7 +401,10 @@ class Count(Report):
             costs += [
                 (f"time for {time.tokens:,.0f} target tokens at {speed}", format_duration(time.seconds)),
                 ("target tokens per second", f"{time.tokens_per_second:,.0f}"),
-                (f"memory of one {time.hardware}, which this batch {fits} ({device.source})", f"{device.memory:g} GB"),
+                (
+                    f"memory of one {time.hardware}, which this batch {fits} ({device.source})",
+                    f"{device.memory:.4g} GB",
+                ),
             ]
             if time.cost is not None:
                 costs.append((f"cost at {time.price:g} per device and hour", f"{time.cost:,.2f}"))
@@ -435,10 +438,11 @@ def count(
         raise ConfigError(f"hardware cpu is measured in fp32, as models are trained there, not in {precision}")
     if precision not in PRECISIONS:
         raise ConfigError(f"There is no precision {precision}.{did_you_mean(precision, PRECISIONS)}")
-    numbers = {"batch": (batch, 1, 1e9), "tokens": (tokens, 1, 1e30), "devices": (devices, 1, 1e6)}
-    for option, (number, low, high) in {**numbers, "price": (price or 0, 0, 1e9)}.items():
-        if not low <= number <= high:
-            raise ConfigError(f"{option} ({number:g}) must be from {low:g} to {high:g}")
+    lengths = {"source": (source, 1, 1e6), "target": (target, 1, 1e6), "batch": (batch, 1, 1e9)}
+    costs = {"tokens": (tokens, 1, 1e30), "devices": (devices, 1, 1e6), "price": (price, 0, 1e9)}
+    for option, (number, low, high) in {**lengths, **costs}.items():
+        if number is not None and not (isinstance(number, int | float) and low <= number <= high):
+            raise ConfigError(f"{option} ({number}) must be from {low:g} to {high:g}")
     if isinstance(model, ModelConfig):
         model = Config(model=model)
     config = (model if isinstance(model, Config) else find_config(str(model))).with_values(values).model

@@ -30,8 +30,11 @@ def find_device(name: torch.device | str) -> torch.device:
 
 def use_threads(number: int | None) -> None:
     """Use this many CPU threads; None keeps PyTorch's default."""
-    if number:
-        torch.set_num_threads(number)
+    if number is None:
+        return
+    if type(number) is not int or number < 1:
+        raise ConfigError(f"--threads ({number}) must be a whole number above 0")
+    torch.set_num_threads(number)
 
 
 def busy_warning(device_type: str) -> str:

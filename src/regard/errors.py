@@ -12,6 +12,7 @@ RegardError
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -54,6 +55,12 @@ def refuse_options(options: Mapping[str, object], reason: str) -> None:
     for name, value in options.items():
         if value:
             raise ConfigError(f"{name} {reason}: leave it out")
+
+
+def plain_message(message: str) -> str:
+    """A message of pydantic about a wrong value, in plain words."""
+    message = message.replace("Value error, ", "").replace("Field required", "it is missing")
+    return re.sub(r"Input should (.+?)(, unable to .*)?$", r"it must \1", message)
 
 
 def other_tool_advice(section: str, name: str) -> str:

@@ -177,6 +177,36 @@ def test_a_wrong_request_gets_one_clear_line(address: str, body: Any, status: in
     assert (found, list(answer)) == (status, ["error"])
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("alternatives", "x", "it must be a valid integer"),
+        ("alternatives", -1, "it must be greater than or equal to 0"),
+        ("q", None, "it must be a valid string"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_field_and_what_would_be_right(
+    address: str, field: str, value: object, problem: str
+) -> None:
+    status, answer = post(f"{address}/translate", {"q": "x", **TO_FRENCH, field: value})
+    assert (status, answer["error"]) == (400, f"{field}: {problem}")
+
+
+def test_a_missing_field_is_named(address: str) -> None:
+    assert post(f"{address}/translate", {"q": "x", "source": "en"})[1]["error"] == "target: it is missing"
+
+
+def test_two_models_of_one_name_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    other = shutil.copytree(folders["gpt"], tmp_path / "gpt")
+    with pytest.raises(ConfigError, match="2 models are named gpt: give each its own name, NAME=FOLDER"):
+        regard.serve(folders["gpt"], other, device="cpu")
+
+
+def test_a_server_without_models_is_refused() -> None:
+    with pytest.raises(ConfigError, match="give at least one model folder"):
+        regard.serve()
+
+
 def test_a_list_that_is_too_long_is_named_as_such(address: str) -> None:
     answer = post(f"{address}/translate", {"q": ["x"] * 257, **TO_FRENCH})[1]
     assert answer["error"] == "q: List should have at most 256 items after validation, not 257"

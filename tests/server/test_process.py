@@ -34,6 +34,13 @@ def test_an_address_for_everybody_without_keys_is_named(
     assert any("anyone" in line for line in lines) == warned
 
 
+def test_several_processes_are_not_started_without_a_model(tmp_path: Path) -> None:
+    words = ["serve", str(tmp_path / "missing"), "--workers", "2", "--port", str(free_port())]
+    done = subprocess.run([sys.executable, "-m", "regard", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == f"regard: no model could be loaded: There is no folder {tmp_path / 'missing'}\n"
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

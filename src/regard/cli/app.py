@@ -14,7 +14,7 @@ import typer
 
 from regard.cli import converting, evaluating, inspecting, preparing, stories, tables, training, translating
 from regard.cli.options import ONE_TEXT, examples
-from regard.errors import RegardError, other_tool_advice
+from regard.errors import RegardError, other_tool_advice, plain_message
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
 GROUPS: dict[str, list[Callable[..., None]]] = {
@@ -134,7 +134,7 @@ def _message(error: Exception) -> str:
 
 def _usage_message(error: Any) -> str:
     """The message of a usage error; for an option or command of another tool, with what to type here."""
-    message: str = error.format_message().replace("Value error, ", "")  # pydantic's words
+    message = plain_message(error.format_message())
     command = error.ctx.info_name if error.ctx is not None else ""
     if name := getattr(error, "option_name", None):
         typed = next((word for word in sys.argv if word.startswith(name)), name).partition("=")[0]

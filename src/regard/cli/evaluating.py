@@ -6,7 +6,6 @@ from typing import Annotated
 
 from regard.cli import options, tables
 from regard.cli.options import argument, examples, flag, option
-from regard.config import parse_assignments
 from regard.errors import refuse_options
 from regard.evaluation.metrics import Tokenizer
 
@@ -51,7 +50,6 @@ def evaluate(
         refused = {"--report": report, "--sentences": sentences}
         refuse_options(refused, f"is for translations, and {model} is a language model")
     use_threads(threads)
-    arguments["config"] = parse_assignments(config)
     with tables.counting_bar("evaluating") as progress:
         result = score(**arguments, progress=progress)
     more = {"sentences": True} if sentences else {}
@@ -83,7 +81,6 @@ def compare(
     from regard.evaluation.compare import compare as side_by_side
 
     use_threads(threads)
-    arguments["config"] = parse_assignments(config)
     with tables.counting_bar("comparing") as progress:
         result = side_by_side(**arguments, progress=progress)
     tables.show(result, as_json=as_json, page=report, force=force)

@@ -14,7 +14,7 @@ import typer
 
 from regard.cli import options, tables
 from regard.cli.options import argument, examples, flag, option
-from regard.config import Config, find_config, load_config, parse_assignments, run_values
+from regard.config import Config, find_config, load_config, run_values
 
 if TYPE_CHECKING:
     from regard.training.train import Run
@@ -57,10 +57,9 @@ def train(
 ) -> None:
     """Train a model: two text files in, a model folder out. The same command again resumes."""
     arguments, start = options.without(locals(), "as_json"), time.perf_counter()  # the minutes include the imports
-    arguments["config"] = fields_set = parse_assignments(config)
+    values = run_values(config, updates=updates, minutes=minutes, seed=seed)
     if not start_from:  # a wrong value is reported before torch is imported
-        base = find_config(recipe) if recipe else Config()
-        base.with_values(run_values(fields_set, updates=updates, minutes=minutes, seed=seed))
+        (find_config(recipe) if recipe else Config()).with_values(values)
     with tables.working("starting"):
         from regard.training.train import train as train_model
 
@@ -99,8 +98,7 @@ def distill(
     With TARGET, each sentence gets the hypothesis of the teacher's beam that is closest to its reference.
     """
     arguments = options.without(locals(), "as_json")
-    arguments["config"] = fields_set = parse_assignments(config)
-    find_config(recipe).with_values(run_values(fields_set, updates=updates, minutes=minutes, seed=seed))
+    find_config(recipe).with_values(run_values(config, updates=updates, minutes=minutes, seed=seed))
     from regard.training.distill import distill as distill_model
 
     _run(distill_model, arguments, as_json=as_json)

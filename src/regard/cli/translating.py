@@ -349,9 +349,7 @@ def embed(
 
 @examples("regard serve runs/en-fr", "regard serve en-fr=runs/a fr-en=runs/b --port 8000 --keys keys.txt")
 def serve(
-    folders: Annotated[
-        list[str] | None, argument("FOLDER ...", "Models; en-fr=FOLDER sets name and languages.")
-    ] = None,
+    folders: Annotated[list[str], argument("FOLDER ...", "Models; en-fr=FOLDER sets name and languages.")] = [],  # noqa: B006
     *,
     host: Annotated[str, option("ADDRESS", "The address; by default only for this machine.")] = "127.0.0.1",
     port: Annotated[int, option("N", "The port to listen on.", min=1, max=65535)] = 5000,
@@ -375,8 +373,6 @@ def serve(
         from regard.server.keys import new_key as make_key
 
         return tables.write(make_key(Path(keys), new_key))
-    if not folders:
-        raise ConfigError("give at least one model folder: regard serve runs/en-fr")
     try:
         from regard.server.run import run
     except ImportError as error:

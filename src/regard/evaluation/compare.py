@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def compare(
     lowercase: bool = False,
     tokenize: str | None = None,
     beams: int | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Iterable[str] | Mapping[str, Any] | None = None,
     device: torch.device | str = "auto",
     progress: Progress | None = None,
 ) -> Comparison:

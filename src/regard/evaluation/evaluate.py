@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -136,7 +136,7 @@ def evaluate(
     lowercase: bool = False,
     tokenize: str | None = None,
     beams: int | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Iterable[str] | Mapping[str, Any] | None = None,
     device: torch.device | str = "auto",
     progress: Progress | None = None,
 ) -> Evaluation | Perplexity:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +94,7 @@ def translate_test(
     *,
     device: torch.device | str,
     beams: int | None,
-    config: Mapping[str, Any] | None,
+    config: Iterable[str] | Mapping[str, Any] | None,
     progress: Progress | None,
     say: Callable[[str], None],
 ) -> tuple[list[Result], Translator | None]:

@@ -16,6 +16,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from regard.errors import plain_message
 from regard.server.served import MAX_SECONDS
 from regard.server.service import Service
 
@@ -69,7 +70,7 @@ async def read_body(service: Service, request: Request, model: type[Body]) -> Bo
     except ValidationError as error:
         errors = error.errors()
         first = next((one for one in errors if one["type"] not in TYPE_ERRORS), errors[0])
-        raise HTTPException(400, ": ".join(map(str, (*first["loc"][:1], first["msg"])))) from None
+        raise HTTPException(400, ": ".join(map(str, (*first["loc"][:1], plain_message(first["msg"]))))) from None
 
 
 async def read_form(service: Service, request: Request) -> tuple[dict[str, str], dict[str, tuple[str, bytes]]]:

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from regard.devices import use_threads
 from regard.errors import ConfigError
 from regard.server.app import serve
-from regard.server.served import LOG
+from regard.server.served import LOG, check_arguments
 
 LOAD_SECONDS = 300  # that a new process has to load the models; after SIGHUP the old one is kept if it takes longer
 HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
@@ -46,6 +46,7 @@ def run(*, host: str, port: int, workers: int, grace: int, say: Callable[[str], 
             say(f"regard: not served: {message}")
         say(f"serving {', '.join(model.name for model in models.served)} at http://{host}:{port} (Ctrl-C stops)")
     else:
+        check_arguments(options["folders"])  # uvicorn starts a process again and again if it fails
         os.environ[SETTINGS] = json.dumps(options)
         say(
             f"{workers} processes load {', '.join(options['folders'])} and serve at http://{host}:{port} (Ctrl-C stops)"

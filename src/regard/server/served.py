@@ -18,11 +18,11 @@ import torch
 from torch import nn
 
 from regard.attention.multihead import MultiHead
-from regard.config import split_folders
+from regard.config import load_config, split_folders
 from regard.decoding.glossary import Glossary
 from regard.documents.formats import read_pairs
 from regard.documents.languages import same_language
-from regard.errors import ConfigError, InputError, RegardError
+from regard.errors import ConfigError, FolderError, InputError, RegardError
 from regard.evaluation.precision import use_engine
 from regard.interop.ctranslate2 import CTranslate2Engine
 from regard.models.folder import VALIDATION, read_languages
@@ -89,10 +89,8 @@ def load_served(argument: str, device: str, engine: str, precision: str) -> Serv
 
     `engine` and `precision` are for translators (`Translator.use`).
     """
-    match = None if Path(argument).exists() else NAMED.fullmatch(argument)
-    folder = match[2] if match else argument
+    name, folder = split_argument(argument)
     first = split_folders(folder)[0]
-    name = match[1] if match else first.resolve().name
     model = load(folder, device)
     if isinstance(model, Writer):
         return Served(name, model, executor=SerialExecutor(max_waiting=MAX_WAITING_PROMPTS, max_seconds=MAX_SECONDS))
@@ -104,6 +102,32 @@ def load_served(argument: str, device: str, engine: str, precision: str) -> Serv
         raise ConfigError(f"{folder} does not say which languages it translates: write en-fr={folder}")
     use_engine(model, engine, precision, folder, token_scores=True, say=LOG.warning)
     return Served(name, model, languages, _worker(translating(model)), pairs=_validation_pairs(first))
+
+
+def split_argument(argument: str) -> tuple[str, str]:
+    """The name and the folder of FOLDER or NAME=FOLDER."""
+    if not Path(argument).exists() and (match := NAMED.fullmatch(argument)):
+        return match[1], match[2]
+    return split_folders(argument)[0].resolve().name, argument
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise a ConfigError unless every model has its own name and at least one is a model folder."""
+    if not arguments:
+        raise ConfigError("give at least one model folder: regard serve runs/en-fr")
+    names = Counter(split_argument(argument)[0] for argument in arguments)
+    for name, number in names.items():
+        if number > 1:
+            raise ConfigError(f"{number} models are named {name}: give each its own name, NAME=FOLDER")
+    problems = []
+    for argument in arguments:
+        try:
+            for folder in split_folders(split_argument(argument)[1]):
+                load_config(folder)
+        except FolderError as error:
+            problems.append(str(error))
+    if len(problems) == len(arguments):
+        raise ConfigError("no model could be loaded: " + "; ".join(problems))
 
 
 def _worker(compute: Callable[[Sequence[str], Any], Sequence[Any]]) -> Worker[Any]:
@@ -192,20 +216,16 @@ class Models:
     @classmethod
     def load(cls, arguments: Sequence[str], device: str, engine: str, precision: str) -> Models:
         """Load folders; the ones that fail are recorded in `failed`, and it is an error if all fail."""
-        served: dict[str, Served] = {}
-        failed = {}
+        check_arguments(arguments)
+        served, failed = [], {}
         for argument in arguments:
             try:
-                model = load_served(argument, device, engine, precision)
-                if model.name in served:
-                    model.close()
-                    raise ConfigError(f"there are two models named {model.name}: write NAME={argument}")
-                served[model.name] = model
+                served.append(load_served(argument, device, engine, precision))
             except RegardError as error:
                 failed[argument] = str(error)
         if not served:
             raise ConfigError("no model could be loaded: " + "; ".join(failed.values()))
-        return cls(list(served.values()), failed)
+        return cls(served, failed)
 
     @property
     def translators(self) -> list[Served]:

@@ -55,7 +55,7 @@ def distill(
     recipe: str = "fast",
     updates: int | None = None,
     minutes: float | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Iterable[str] | Mapping[str, Any] | None = None,
     languages: tuple[str, str] | None = None,
     fields: tuple[str, str] | None = None,
     beams: int | None = None,

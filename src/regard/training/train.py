@@ -135,7 +135,7 @@ def train(
     recipe: str | None = None,
     updates: int | None = None,
     minutes: float | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Iterable[str] | Mapping[str, Any] | None = None,
     languages: tuple[str, str] | None = None,
     fields: tuple[str, str] | None = None,
     device: str = "auto",
