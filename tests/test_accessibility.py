@@ -13,17 +13,17 @@ import torch
 from safetensors.torch import save_file
 
 from regard.evaluation.compare import compare_translations
-from regard.evaluation.evaluate import score_results
+from regard.evaluation.evaluate import score_translations
 from regard.evaluation.metrics import METRICS
-from regard.evaluation.pages import Row, comparison_parts, evaluation_parts, page
-from regard.evaluation.systems import Sentence
+from regard.evaluation.pages import Row, Sentence, comparison_parts, evaluation_parts, page
+from regard.evaluation.systems import EvaluationSet
 from regard.inspection import film, inspector
 from regard.inspection.attribution import attention
 from regard.inspection.quality import QualityWarning
 from regard.preflight.check import check_pairs
 from regard.stories import demo, lineage
 from regard.text.files import Origin, Pair
-from tests.evaluation.systems import lines, results, worse
+from tests.evaluation.systems import lines, translations, worse
 from tests.inspection.browsing import Opened
 from tests.inspection.test_inspector import full
 from tests.inspection.traces import made
@@ -46,13 +46,13 @@ def rows(kind: str, outputs: int) -> list[Row]:
 
 
 def evaluation_page() -> str:
-    result = score_results(results(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
+    result = score_translations(translations(HYPOTHESIS), EvaluationSet([REFERENCE], REFERENCE)).to_dict()
     return page("BLEU 42.1", "60 sentences", evaluation_parts(result), rows("warned", 1), "evaluation", ("en", "fr"))
 
 
 def comparison_page() -> str:
-    systems = {"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
-    parts = comparison_parts(compare_translations(systems, REFERENCE))
+    systems = {"one": translations(HYPOTHESIS), "two": translations(worse(REFERENCE, 0.1, 4))}
+    parts = comparison_parts(compare_translations(systems, EvaluationSet([REFERENCE])).to_dict())
     return page("two beats one", "60 sentences", parts, rows("better", 2), "comparison", ("en", "fr"))
 
 

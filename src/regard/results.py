@@ -7,7 +7,11 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from regard.errors import ConfigError
+from regard.folders import write_file
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,25 @@ class Report(ABC):
 
     def _repr_html_(self) -> str:
         return "".join(table.to_html() for table in self.tables())
+
+
+class Page(Report):
+    """A result that can be saved as a web page."""
+
+    @abstractmethod
+    def to_html(self) -> str:
+        """The page, which loads nothing from elsewhere."""
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the page; its name must end in .html."""
+        check_page(path)
+        write_file(Path(path), self.to_html(), force=force)
+
+
+def check_page(path: str | Path) -> None:
+    """Raise a ConfigError if this is no name of a web page."""
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"{path} will be a web page: give it a name that ends in .html")
 
 
 def counted(number: int, noun: str) -> str:

@@ -16,7 +16,8 @@ from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation.compare import Comparison
 from regard.evaluation.evaluate import Evaluation
 from regard.evaluation.evaluate import evaluate as verb
-from regard.evaluation.metrics import METRICS, Bucket, Score, corpus_scores
+from regard.evaluation.metrics import METRICS, Score, corpus_scores
+from regard.evaluation.systems import EvaluationSet
 from regard.models import build
 from regard.models.folder import save_model
 from regard.translation.translator import Translator
@@ -115,13 +116,15 @@ def test_a_comparison_is_printed_whole_however_narrow_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     score = Score(63.58, "", 61.9, 65.1, 0.0123, 0.0456)
-    names, bucket = ("one", "the-other"), Bucket(11, 20, 62, 65.7, 61.1, 70.2)
+    names = ("one", "the-other")
+    bleu = [{"name": name, "bleu": 65.7, "low": 61.1, "high": 70.2} for name in names]
     comparison = Comparison(
         scores={name: dict.fromkeys(METRICS, score) for name in names},
         signatures={},
-        by_length={name: [bucket] for name in names},
+        by_length=[{"from": 11, "to": 20, "sentences": 62, "small": False, "systems": bleu}],
         against=[],
-        references=[["a"]],
+        test=EvaluationSet([["a"]]),
+        translations={},
     )
     show(comparison, as_json=False)
     printed = capsys.readouterr().out

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from regard.evaluation.systems import Translations
 from regard.inspection.quality import QualityWarning
 from regard.translation.translator import Result
 
@@ -36,11 +37,13 @@ def write(path: Path, texts: list[str]) -> Path:
     return path
 
 
-def results(
+def translations(
     texts: Sequence[str], warnings: Sequence[Sequence[QualityWarning]] = (), confidences: Sequence[float] = ()
-) -> list[Result]:
+) -> Translations:
     """What a translator would return."""
-    return [
-        Result(text, warnings=warnings[n] if warnings else (), confidence=confidences[n] if confidences else None)
-        for n, text in enumerate(texts)
-    ]
+    return Translations(
+        [
+            Result(text, warnings=warnings[n] if warnings else (), confidence=confidences[n] if confidences else None)
+            for n, text in enumerate(texts)
+        ]
+    )

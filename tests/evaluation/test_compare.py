@@ -13,10 +13,16 @@ import pytest
 
 from regard.evaluation.compare import Comparison, compare_translations, system_names
 from regard.evaluation.metrics import Score, paired_tests
-from tests.evaluation.systems import lines, worse, write
+from regard.evaluation.systems import EvaluationSet
+from tests.evaluation.systems import lines, translations, worse, write
 
 REFERENCE = lines(40)
 SYSTEMS = {"one": worse(REFERENCE, 0.3, 2), "two": worse(REFERENCE, 0.2, 3), "three": worse(REFERENCE, 0.31, 4)}
+
+
+def compared(systems: dict[str, list[str]]) -> Comparison:
+    outputs = {name: translations(texts) for name, texts in systems.items()}
+    return compare_translations(outputs, EvaluationSet([REFERENCE]))
 
 
 def sacrebleu(folder: Path, *flags: str) -> str:
@@ -62,7 +68,7 @@ def test_the_paired_bootstrap_is_that_of_sacrebleus_command_line(
 
 @pytest.fixture(scope="module")
 def found() -> dict:
-    return compare_translations(SYSTEMS, REFERENCE).to_dict()
+    return compared(SYSTEMS).to_dict()
 
 
 @pytest.mark.slow
@@ -91,7 +97,7 @@ def test_the_sentences_that_differ_most_come_first_with_both_texts(found: dict) 
 def copied() -> Comparison:
     """A system, a copy of it, and the same with the first four translations corrected."""
     one = SYSTEMS["one"]
-    return compare_translations({"one": one, "copy": one, "corrected": REFERENCE[:4] + one[4:]}, REFERENCE)
+    return compared({"one": one, "copy": one, "corrected": REFERENCE[:4] + one[4:]})
 
 
 def test_a_system_differs_in_nothing_from_itself(copied: Comparison) -> None:
@@ -115,7 +121,7 @@ def test_five_differing_sentences_are_tested() -> None:
     one = SYSTEMS["one"]
     _, score = paired_tests("bleu", [one, REFERENCE[:5] + one[5:]], [REFERENCE])[0]
     assert score.p_randomisation is not None
-    tested = compare_translations({"one": one, "two": REFERENCE[:5] + one[5:]}, REFERENCE)
+    tested = compared({"one": one, "two": REFERENCE[:5] + one[5:]})
     assert "too few for a test" not in str(tested)
 
 

@@ -9,24 +9,26 @@ import pytest
 
 from regard.corpora.catalog import write_builtin
 from regard.evaluation.compare import compare
-from regard.evaluation.evaluate import evaluate, score_results
-from regard.evaluation.systems import read_test
+from regard.evaluation.evaluate import evaluate, score_translations
+from regard.evaluation.systems import EvaluationSet, read_test
 from regard.inspection.quality import QualityWarning
-from tests.evaluation.systems import lines, results, worse, write
+from tests.evaluation.systems import lines, translations, worse, write
 
 REFERENCE = lines(80, longest=14)
-HYPOTHESIS = results(worse(REFERENCE, 0.3, 2))
+HYPOTHESIS = translations(worse(REFERENCE, 0.3, 2))
 
 
 def test_the_answer_is_what_the_interface_promises_and_valid_json() -> None:
-    found = json.loads(json.dumps(score_results(HYPOTHESIS, [REFERENCE]).to_dict(), allow_nan=False))
+    found = json.loads(
+        json.dumps(score_translations(HYPOTHESIS, EvaluationSet([REFERENCE])).to_dict(), allow_nan=False)
+    )
     assert all({"score", "signature", "low", "high"} <= set(found[name]) for name in ("bleu", "chrf", "ter"))
     assert found["sentences"] == 80
     assert set(found["by_length"][0]) == {"from", "to", "sentences", "bleu", "low", "high", "small"}
 
 
 def test_without_a_source_nothing_is_said_of_warnings() -> None:
-    assert "warnings" not in score_results(HYPOTHESIS, [REFERENCE]).to_dict()
+    assert "warnings" not in score_translations(HYPOTHESIS, EvaluationSet([REFERENCE])).to_dict()
 
 
 def test_warnings_are_counted_once_a_sentence_and_kind(tmp_path: Path) -> None:
@@ -41,8 +43,8 @@ def test_warnings_are_counted_once_a_sentence_and_kind(tmp_path: Path) -> None:
 
 def test_the_translators_own_warnings_are_taken_where_there_are_any() -> None:
     warned = [[QualityWarning("length", "short", [])], []]
-    translated = results(["a b", "c"], warned, [0.5, 0.7])
-    found = score_results(translated, [["a b", "c"]], sources=["x y", "z"])
+    translated = translations(["a b", "c"], warned, [0.5, 0.7])
+    found = score_translations(translated, EvaluationSet([["a b", "c"]], ["x y", "z"]))
     assert found.to_dict()["warnings"] == {"length": 1}
     assert found.to_dict()["confidence"] == pytest.approx(0.6)
 

@@ -118,7 +118,7 @@ def test_by_length_agrees_with_compare_mt_on_the_same_buckets() -> None:
     corpora = bucketer.create_bucketed_corpus(hypothesis, ref=reference, src=[None] * len(reference))
     told = [(len(out), scorer.score_corpus(ref, out)[0]) for out, ref, _ in corpora]
     found = by_length(HYPOTHESIS, REFERENCE, lengths=[10, 20, 25])
-    assert [(bucket.sentences, pytest.approx(bucket.bleu)) for bucket in found] == told
+    assert [(bucket["sentences"], pytest.approx(bucket["bleu"])) for bucket in found] == told
 
 
 def test_by_length_without_a_tokenizer_agrees_with_compare_mts_own_bleu() -> None:
@@ -131,27 +131,27 @@ def test_by_length_without_a_tokenizer_agrees_with_compare_mts_own_bleu() -> Non
     corpora = bucketer.create_bucketed_corpus(hypothesis, ref=reference, src=[None] * len(reference))
     told = [scorer.score_corpus(ref, out)[0] for out, ref, _ in corpora]
     found = by_length(texts[1], texts[0], lengths=[10, 20, 25], tokenize="none")
-    assert [bucket.bleu for bucket in found] == pytest.approx(told)
+    assert [bucket["bleu"] for bucket in found] == pytest.approx(told)
 
 
 def test_every_sentence_is_in_one_bucket_and_an_empty_reference_in_the_first() -> None:
     reference = [*REFERENCE, ""]
     found = by_length([*HYPOTHESIS, "a"], reference)
-    assert sum(bucket.sentences for bucket in found) == len(reference)
-    assert [(bucket.first, bucket.last) for bucket in found] == [(1, 10), (11, 20), (21, 30)]
+    assert sum(bucket["sentences"] for bucket in found) == len(reference)
+    assert [(bucket["from"], bucket["to"]) for bucket in found] == [(1, 10), (11, 20), (21, 30)]
 
 
 def test_a_bucket_of_few_sentences_says_so() -> None:
     found = by_length(HYPOTHESIS[:31], REFERENCE[:31], lengths=[29])
-    assert [bucket.small for bucket in found] == [bucket.sentences < 30 for bucket in found] == [False] or found[
+    assert [bucket["small"] for bucket in found] == [bucket["sentences"] < 30 for bucket in found] == [False] or found[
         -1
-    ].small
+    ]["small"]
 
 
 def test_no_bucket_reaches_beyond_what_a_score_can_be() -> None:
     texts = ["a b c d e f", "a b c d e g", "x y z v w u", "k l m n o p"]
     (found,) = by_length(["a b c d e f", "a b c d e g", "x y z v w u", "q"], texts)
-    assert 0 <= found.low <= found.bleu <= found.high <= 100
+    assert 0 <= found["low"] <= found["bleu"] <= found["high"] <= 100
 
 
 def test_text_that_looks_tokenized_brings_no_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,7 +163,7 @@ def test_text_that_looks_tokenized_brings_no_warning(caplog: pytest.LogCaptureFi
 def test_lengths_are_words_between_spaces_or_characters_in_scripts_without_spaces() -> None:
     for line, tokenize, first in (("a house, green.", None, 3), ("绿色的房子。", "zh", 6)):
         (found,) = by_length([line], [line], lengths=[first - 1, first], tokenize=tokenize)
-        assert (found.first, found.last) == (first, first)
+        assert (found["from"], found["to"]) == (first, first)
 
 
 def test_a_system_that_gets_almost_nothing_right_still_has_an_interval() -> None:

@@ -12,17 +12,18 @@ import pytest
 import torch
 
 from regard.evaluation.compare import compare_translations
-from regard.evaluation.evaluate import score_results
+from regard.evaluation.evaluate import score_translations
 from regard.evaluation.pages import (
     Row,
+    Sentence,
     comparison_headline,
     comparison_parts,
     evaluation_parts,
     page,
 )
-from regard.evaluation.systems import Sentence
+from regard.evaluation.systems import EvaluationSet
 from regard.inspection.quality import QualityWarning
-from tests.evaluation.systems import lines, results, worse
+from tests.evaluation.systems import lines, translations, worse
 from tests.inspection.browsing import Opened
 from tests.inspection.traces import made
 
@@ -38,7 +39,7 @@ def row(source: str = "the green house", text: str = "la maison verte", *, trace
 
 @pytest.fixture(scope="module")
 def facts() -> dict:
-    return score_results(results(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
+    return score_translations(translations(HYPOTHESIS), EvaluationSet([REFERENCE], REFERENCE)).to_dict()
 
 
 def evaluation_page(title: str, facts: dict, rows: list[Row], about: str) -> str:
@@ -222,9 +223,11 @@ def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
 
 @pytest.mark.slow
 def test_a_comparison_has_a_series_for_each_system_and_counts_better_sentences() -> None:
-    found = compare_translations({"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}, REFERENCE)
+    found = compare_translations(
+        {"one": translations(HYPOTHESIS), "two": translations(worse(REFERENCE, 0.1, 4))}, EvaluationSet([REFERENCE])
+    ).to_dict()
     html = page("x", "y", comparison_parts(found), [row()._replace(kind="better")], "comparison")
-    assert len(re.findall(r'<g class="point', html)) == 2 * len(found.to_dict()["by_length"])
+    assert len(re.findall(r'<g class="point', html)) == 2 * len(found["by_length"])
     assert "two against one: chrF higher in " in html
 
 

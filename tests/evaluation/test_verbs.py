@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.errors import ConfigError
 from regard.evaluation.evaluate import Evaluation
 from regard.evaluation.metrics import corpus_scores
 from tests.evaluation.systems import lines, worse, write
@@ -38,3 +39,12 @@ def test_a_comparison_names_systems_by_their_files(files: dict[str, Path]) -> No
     assert list(comparison.scores) == ["one", "two"]
     assert comparison.scores["two"]["bleu"].p_bootstrap is not None
     assert "two against one" in str(comparison)
+
+
+@pytest.mark.parametrize("name", ["x.bogus", "x", "x.pdf"])
+def test_only_a_web_page_is_saved(files: dict[str, Path], tmp_path: Path, name: str) -> None:
+    scores = regard.evaluate(hypothesis=files["one"], reference=files["reference"])
+    with pytest.raises(ConfigError, match=rf"^\S*{name} will be a web page: give it a name that ends in \.html$"):
+        scores.save(tmp_path / name)
+    assert not (tmp_path / name).exists()
+    scores.save(tmp_path / "x.htm")

@@ -12,6 +12,7 @@ import typer
 from regard.config import find_values, load_config, split_folders
 from regard.errors import ConfigError, DataError, FolderError
 from regard.folders import check_free
+from regard.results import check_page
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 ONE_TEXT = ' For one text give FILE "".'  # ends a message about an option that takes the two sides of pairs
@@ -105,11 +106,6 @@ def _check_system(name: str) -> None:
     (_check_model if is_model else _check_file)(name)
 
 
-def _check_page(path: Path) -> None:
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f"{path} will be a web page: give it a name that ends in .html")
-
-
 CHECKS: dict[str | None, Callable[[Any], object]] = {
     **dict.fromkeys(("FILE", "TSV", "SOURCE TARGET GOLD"), _check_file),
     **dict.fromkeys(("SOURCE", "TARGET", "SOURCE TARGET"), _check_text),
@@ -118,7 +114,7 @@ CHECKS: dict[str | None, Callable[[Any], object]] = {
     **dict.fromkeys(("FOLDER", "TEACHER"), _check_model),
     "A B ...": _check_system,
     "NAME or FILE": find_values,
-    "FILE.html": _check_page,
+    "FILE.html": check_page,
 }
 """Functions by metavar that raise an error if a path is missing or of the wrong kind."""
 

@@ -13,12 +13,12 @@ import torch
 from regard.config import split_folders
 from regard.errors import ConfigError, refuse_options
 from regard.evaluation import metrics
-from regard.evaluation.evaluate import format_interval
-from regard.evaluation.metrics import METRICS, Bucket, Score
-from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, translate_test
-from regard.folders import write_file
+from regard.evaluation.metrics import METRICS, Score
+from regard.evaluation.pages import MAX_TRACES, Row, Sentence, comparison_headline, comparison_parts, page
+from regard.evaluation.systems import EvaluationSet, Paths, Progress, System, Translations, is_model, translate
 from regard.inspection.charts import format_range
-from regard.results import Report, Table, counted
+from regard.inspection.trace import Trace
+from regard.results import Page, Table, counted
 from regard.translation.translator import Translator
 
 MAX_DIFFERENT = 50  # sentences of a pair of systems
@@ -26,40 +26,28 @@ SHOWN_DIFFERENT = 4  # of them in the printed tables
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Report):
+class Comparison(Page):
     """Several systems on one test set."""
 
     scores: dict[str, dict[str, Score]]  # by system and metric
     signatures: dict[str, dict[str, str]]  # sacreBLEU signatures by metric and test
-    by_length: dict[str, list[Bucket]]  # by system
+    by_length: list[dict[str, Any]]  # ranges of reference lengths, each with the BLEU of all systems
     against: list[dict[str, Any]]  # each other system against the first: counts of sentences, and the largest gaps
-    references: Sequence[Sequence[str]]
-    sources: Sequence[str] | None = None
+    test: EvaluationSet
+    translations: Mapping[str, Translations]
     paths: Mapping[str, str] | None = None  # the file or folder of every system
-    about: str = ""  # a description of the test set
-    languages: tuple[str, str] = ("", "")  # the language codes of source and reference; empty if unknown
-    translators: Mapping[str, Translator] | None = None  # the models that translated; a page shows their attention
-    beams: int | None = None
     messages: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        buckets = []
-        for row in zip(*self.by_length.values(), strict=True):
-            systems = [
-                {"name": name, "bleu": bucket.bleu, "low": bucket.low, "high": bucket.high}
-                for name, bucket in zip(self.by_length, row, strict=True)
-            ]
-            shared = {name: value for name, value in row[0].to_dict().items() if name not in systems[0]}
-            buckets.append({**shared, "systems": systems})
         return {
             **({"paths": dict(self.paths)} if self.paths is not None else {}),
-            "sentences": len(self.references[0]),
+            "sentences": len(self.test.references[0]),
             "systems": [
                 {"name": name, **{metric: score.to_dict() for metric, score in scores.items()}}
                 for name, scores in self.scores.items()
             ],
             "signatures": self.signatures,
-            "by_length": buckets,
+            "by_length": self.by_length,
             "against": self.against,
         }
 
@@ -73,12 +61,14 @@ class Comparison(Report):
                     "" if name == first else "–  " if p is None else f"{p:.4f}" + (" *" if p < 0.05 else "  ")
                     for p in (score.p_randomisation, score.p_bootstrap)
                 ]
-                cells = f"{score.score:z.2f}", format_interval(score), *p_values
+                cells = f"{score.score:z.2f}", f"{score.low:z.1f} to {score.high:z.1f}", *p_values
                 rows.append([title if name == first else "", name, *cells])
         lengths = []
-        for row in zip(*self.by_length.values(), strict=True):
-            bleu = [f"{x.bleu:z.1f} ({format_interval(x).replace(' to ', '–')})" + " few" * x.small for x in row]
-            lengths.append([format_range(row[0].first, row[0].last), f"{row[0].sentences:,}", *bleu])
+        for row in self.by_length:
+            bleu = [
+                f"{x['bleu']:z.1f} ({x['low']:z.1f}–{x['high']:z.1f})" + " few" * row["small"] for x in row["systems"]
+            ]
+            lengths.append([format_range(row["from"], row["to"]), f"{row['sentences']:,}", *bleu])
         notes = [[f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"]]
         if any("–" in cell for row in rows for cell in row[-2:]):
             notes.append([f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test"])
@@ -96,11 +86,28 @@ class Comparison(Report):
             *different,
         ]
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write a page with the scores, charts and the sentences that differ most."""
-        from regard.evaluation.pages import comparison_page
-
-        write_file(Path(path), comparison_page(self), force=force)
+    def to_html(self) -> str:
+        """A page with the scores, charts and the sentences that differ most."""
+        limit = max(MAX_TRACES // len(self.against), 1)
+        examples = [(contrast, x) for contrast in self.against for x in contrast["different"][:limit]]
+        sources = self.test.sources or [""] * len(self.test.references[0])
+        traces: dict[str, dict[int, Trace]] = {}
+        for name, outputs in self.translations.items():
+            lines = [x["line"] for contrast, x in examples if name in (contrast["system"], contrast["baseline"])]
+            traces[name] = outputs.traces({line: sources[line - 1] for line in lines})
+        rows = []
+        for contrast, x in examples:
+            line, shown = x["line"], []
+            references = [lines[line - 1] for lines in self.test.references]
+            for side, prefix in (("system", ""), ("baseline", "baseline_")):
+                text, scores = x[f"{prefix}text"], {"chrf": x[f"{prefix}chrf"]}
+                sentence = Sentence(line, sources[line - 1], references, text, scores)
+                shown.append((contrast[side], sentence, traces[contrast[side]].get(line)))
+            rows.append(Row("better" if x["gap"] > 0 else "worse", shown))
+        result = self.to_dict()
+        about = f"{counted(result['sentences'], 'sentence')} against {self.test.reference_names}"
+        parts, languages = comparison_parts(result), self.test.languages
+        return page(comparison_headline(result), about, parts, rows, "comparison", languages)
 
 
 def compare(
@@ -125,34 +132,19 @@ def compare(
     models = sum(map(is_model, systems))
     if not models:
         refuse_options({"--beams": beams, "--set": config}, "is for decoding, and these files are already translated")
-    messages: list[str] = []
-    test = read_test_set(source, reference, tokenize=tokenize, say=messages.append)
-    texts: dict[str, list[str]] = {}
-    translators: dict[str, Translator] = {}
+    test = EvaluationSet.read(source, reference, lowercase=lowercase, tokenize=tokenize)
+    translations: dict[str, Translations] = {}
 
     def count(finished: int, total: int) -> None:
         if progress is not None:
-            progress(len(translators) * total + finished, models * total)
+            done = sum(outputs.translator is not None for outputs in translations.values())
+            progress(done * total + finished, models * total)
 
     # Files first, so that their errors are found before anything is translated.
     for name, system in sorted(named.items(), key=lambda item: is_model(item[1])):
-        results, translator = translate_test(
-            system, test, device=device, beams=beams, config=config, progress=count, say=messages.append
-        )
-        texts[name] = [result.text for result in results]
-        if translator is not None:
-            translators[name] = translator
-    translations = {name: texts[name] for name in named}
-    return replace(
-        compare_translations(translations, *test.references, lowercase=lowercase, tokenize=test.tokenize),
-        sources=test.sources,
-        paths={name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()},
-        about=f"{counted(len(test.references[0]), 'sentence')} against {test.reference_names}",
-        languages=test.languages,
-        translators=translators,
-        beams=beams,
-        messages=messages,
-    )
+        translations[name] = translate(system, test, device=device, beams=beams, config=config, progress=count)
+    paths = {name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()}
+    return replace(compare_translations({name: translations[name] for name in named}, test), paths=paths)
 
 
 def system_names(systems: Sequence[System]) -> dict[str, System]:
@@ -169,20 +161,29 @@ def system_names(systems: Sequence[System]) -> dict[str, System]:
     }
 
 
-def compare_translations(
-    systems: Mapping[str, Sequence[str]], *references: Sequence[str], **options: Any
-) -> Comparison:
-    """Compare the translations of named systems; the first one is the baseline. `options` are those of the metrics."""
+def compare_translations(translations: Mapping[str, Translations], test: EvaluationSet) -> Comparison:
+    """Compare the translations of named systems; the first one is the baseline."""
+    systems = {name: outputs.texts for name, outputs in translations.items()}
     chrf: dict[str, list[float]] = {}
     for name, lines in systems.items():
-        sentences = metrics.sentence_scores(lines, *references, metrics=["chrf"], **options)
+        sentences = metrics.sentence_scores(lines, *test.references, metrics=["chrf"], **test.options)
         chrf[name] = [scores["chrf"] for scores in sentences]
     scores: dict[str, dict[str, Score]] = {name: {} for name in systems}
     signatures = {}
     for metric in METRICS:
-        metric_scores, signatures[metric] = metrics.paired_tests(metric, list(systems.values()), references, **options)
+        tested = metrics.paired_tests(metric, list(systems.values()), test.references, **test.options)
+        metric_scores, signatures[metric] = tested
         for name, score in zip(systems, metric_scores, strict=True):
             scores[name][metric] = score
+    buckets = [metrics.by_length(lines, *test.references, **test.options) for lines in systems.values()]
+    by_length = []
+    for row in zip(*buckets, strict=True):
+        shared = {key: row[0][key] for key in ("from", "to", "sentences", "small")}
+        bleu = [
+            {"name": name, **{key: bucket[key] for key in ("bleu", "low", "high")}}
+            for name, bucket in zip(systems, row, strict=True)
+        ]
+        by_length.append({**shared, "systems": bleu})
     first, *others = systems
     against = []
     for name in others:
@@ -211,7 +212,9 @@ def compare_translations(
     return Comparison(
         scores=scores,
         signatures=signatures,
-        by_length={name: metrics.by_length(lines, *references, **options) for name, lines in systems.items()},
+        by_length=by_length,
         against=against,
-        references=references,
+        test=test,
+        translations=translations,
+        messages=test.messages,
     )

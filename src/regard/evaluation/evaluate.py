@@ -17,13 +17,12 @@ from regard.decoding.glossary import Glossary, find_forms
 from regard.errors import ConfigError, FolderError, refuse_options
 from regard.evaluation import metrics, perplexity, systems
 from regard.evaluation.metrics import METRICS, Bucket, Score
+from regard.evaluation.pages import MAX_ROWS, MAX_TRACES, Row, Sentence, evaluation_parts, page
 from regard.evaluation.perplexity import Perplexity
-from regard.evaluation.systems import Paths, Progress, Sentence, name_of
-from regard.evaluation.words import FrequencyBucket, by_frequency
-from regard.folders import write_file
+from regard.evaluation.systems import EvaluationSet, Paths, Progress, Translations, name_of
 from regard.inspection.charts import FEW_WORDS, format_range
 from regard.inspection.quality import Expected, find_warnings
-from regard.results import Report, Table, counted
+from regard.results import Page, Table, counted
 from regard.text.files import read_lines
 from regard.translation.loading import load
 from regard.translation.reader import Reader
@@ -32,21 +31,19 @@ from regard.translation.writer import Writer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(Report):
+class Evaluation(Page):
     """The scores of one system on one test set."""
 
     scores: dict[str, Score]  # bleu, chrf, chrf++ and ter
     by_length: list[Bucket]
-    by_frequency: list[FrequencyBucket]
+    by_frequency: list[Bucket]
     frequencies_from: str  # the name of the text in which word frequencies are counted
-    warnings: dict[str, int] | None  # the number of sentences for every kind of warning; None without a source
     sentences: list[Sentence]
+    test: EvaluationSet
+    translations: Translations
     system: str = ""
     about: str = ""  # a description of the test set
-    languages: tuple[str, str] = ("", "")  # the language codes of source and reference; empty if unknown
     terms: Mapping[str, Any] | None = None
-    translator: Translator | None = None  # the model that translated; a saved page shows its attention
-    beams: int | None = None
     messages: Sequence[str] = ()
 
     @property
@@ -67,14 +64,22 @@ class Evaluation(Report):
         values = [sentence.confidence for sentence in self.sentences if sentence.confidence is not None]
         return statistics.fmean(values) if values else None
 
+    @property
+    def warnings(self) -> dict[str, int] | None:
+        """The number of sentences for every kind of warning; None without a source."""
+        if self.test.sources is None:
+            return None
+        kinds = Counter(kind for sentence in self.sentences for kind in {warning.kind for warning in sentence.warnings})
+        return dict(kinds.most_common())
+
     def to_dict(self, *, sentences: bool = False) -> dict[str, Any]:
         """Plain values, ready for JSON; `sentences` adds every line of the test set."""
         values = {
             "system": self.system,
             **{name: score.to_dict() for name, score in self.scores.items()},
             "sentences": len(self.sentences),
-            "by_length": [bucket.to_dict() for bucket in self.by_length],
-            "by_frequency": [bucket.to_dict() for bucket in self.by_frequency],
+            "by_length": self.by_length,
+            "by_frequency": self.by_frequency,
             "frequencies_from": self.frequencies_from,
             "warnings": self.warnings,
             "terms": self.terms,
@@ -84,17 +89,20 @@ class Evaluation(Report):
         return {name: value for name, value in values.items() if value is not None}
 
     def tables(self) -> list[Table]:
-        scores = [[METRICS[name], f"{x.score:.2f}", format_interval(x, 2)] for name, x in self.scores.items()]
-        signatures = [[f"{METRICS[name]} {score.signature}"] for name, score in self.scores.items()]
-        lengths = [
-            [format_range(x.first, x.last), f"{x.sentences:,}", f"{x.bleu:.1f}", format_interval(x), "few" * x.small]
-            for x in self.by_length
+        scores = [
+            [METRICS[name], f"{x.score:.2f}", f"{x.low:z.2f} to {x.high:z.2f}"] for name, x in self.scores.items()
         ]
-        frequencies = []
+        signatures = [[f"{METRICS[name]} {score.signature}"] for name, score in self.scores.items()]
+        lengths, frequencies = [], []
+        for x in self.by_length:
+            interval = f"{x['low']:z.1f} to {x['high']:z.1f}"
+            size = format_range(x["from"], x["to"]), f"{x['sentences']:,}"
+            lengths.append([*size, f"{x['bleu']:.1f}", interval, "few" * x["small"]])
         for x in self.by_frequency:
-            if x.words:
-                f1 = f"{100 * x.f1:.1f}", f"{100 * x.low:.1f} to {100 * x.high:.1f}", "few" * (x.words < FEW_WORDS)
-                frequencies.append([format_range(x.first, x.last), f"{x.words:,}", *f1])
+            if x["words"]:
+                interval = f"{100 * x['low']:.1f} to {100 * x['high']:.1f}"
+                size = format_range(x["from"], x["to"]), f"{x['words']:,}"
+                frequencies.append([*size, f"{100 * x['f1']:.1f}", interval, "few" * (x["words"] < FEW_WORDS)])
         facts = []
         if self.warnings is not None:
             counts = ", ".join(f"{kind} {number:,}" for kind, number in self.warnings.items()) or "none"
@@ -113,16 +121,16 @@ class Evaluation(Report):
             *([Table([""], facts)] if facts else []),
         ]
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write a page with scores, charts and sentences; the worst fifty of a model show its attention."""
-        from regard.evaluation.pages import evaluation_page
-
-        write_file(Path(path), evaluation_page(self), force=force)
-
-
-def format_interval(scored: Score | Bucket, digits: int = 1) -> str:
-    """`87.7 to 93.5`."""
-    return f"{scored.low:z.{digits}f} to {scored.high:z.{digits}f}"
+    def to_html(self) -> str:
+        """A page with scores, charts and sentences; the worst fifty of a model show its attention."""
+        ranked = sorted(self.sentences, key=lambda sentence: (not sentence.warnings, sentence.scores["chrf"]))
+        traces = self.translations.traces({sentence.line: sentence.source for sentence in ranked[:MAX_TRACES]})
+        rows = [
+            Row("warned" * bool(sentence.warnings), [("translation", sentence, traces.get(sentence.line))])
+            for sentence in ranked[:MAX_ROWS]
+        ]
+        title, parts = f"BLEU {self.bleu.score:.1f}", evaluation_parts(self.to_dict())
+        return page(title, self.about, parts, rows, "evaluation", self.test.languages)
 
 
 def evaluate(
@@ -169,42 +177,35 @@ def evaluate(
     if system is None:
         raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
     assert not isinstance(system, Writer | Reader)
-    messages: list[str] = []
-    test = systems.read_test_set(source, reference, tokenize=tokenize, say=messages.append)
-    options: dict[str, Any] = {"lowercase": lowercase, "tokenize": test.tokenize}
+    test = EvaluationSet.read(source, reference, lowercase=lowercase, tokenize=tokenize)
     if glossary and test.sources is None:
         raise ConfigError("--glossary needs --source FILE, in which its terms are found")
     if train and Path(train).is_dir():
         raise FolderError(f"--train ({train}) is a folder: give a text file")
     frequencies = None
     if train:
-        split = metrics.word_splitter(**options)
+        split = metrics.word_splitter(**test.options)
         frequencies = Counter(word for line, _ in read_lines(train) for word in split(line))
     terms = Glossary.read(Path(glossary), None) if glossary else None
-    results, translator = systems.translate_test(
-        system, test, device=device, beams=beams, config=config, progress=progress, say=messages.append
-    )
-    if translator is None and test.sources is not None:
+    translations = systems.translate(system, test, device=device, beams=beams, config=config, progress=progress)
+    if translations.translator is None and test.sources is not None:
         expected = Expected.from_pairs(list(zip(test.sources, test.references[0], strict=True)))
         results = [
             result._replace(warnings=find_warnings(text, result.text, expected=expected))
-            for text, result in zip(test.sources, results, strict=True)
+            for text, result in zip(test.sources, translations.results, strict=True)
         ]
-    accuracy = term_accuracy(terms, test.sources or [], results) if terms else None
+        translations = Translations(results)
+    accuracy = term_accuracy(terms, test.sources or [], translations.results) if terms else None
     if terms and accuracy is None:
-        messages.append(f"no sentence of {source} has a term of {glossary}: no terms are counted")
-    scores = score_results(results, test.references, sources=test.sources, frequencies=frequencies, **options)
-    tested = f"{counted(len(results), 'sentence')} of {source or hypothesis}"
+        test.messages.append(f"no sentence of {source} has a term of {glossary}: no terms are counted")
+    scores = score_translations(translations, test, frequencies)
+    tested = f"{counted(len(scores.sentences), 'sentence')} of {source or hypothesis}"
     return replace(
         scores,
         system=name_of(system),
         about=f"{name_of(system)} on {tested} against {test.reference_names}",
         frequencies_from=str(train or scores.frequencies_from),
-        languages=test.languages,
         terms=accuracy,
-        translator=translator,
-        beams=beams,
-        messages=messages,
     )
 
 
@@ -226,33 +227,27 @@ def term_accuracy(glossary: Glossary, sources: Sequence[str], results: Sequence[
     return {"sentences": sum(map(bool, matches)), "terms": len(present), "accuracy": sum(present) / len(present)}
 
 
-def score_results(
-    results: Sequence[Result],
-    references: Sequence[Sequence[str]],
-    *,
-    sources: Sequence[str] | None = None,
-    frequencies: Counter[str] | None = None,
-    **options: Any,
+def score_translations(
+    translations: Translations, test: EvaluationSet, frequencies: Counter[str] | None = None
 ) -> Evaluation:
-    """Score translations against one or more references.
-
-    `frequencies` counts the words of a training text, by default of the reference. `options` are those of the metrics.
-    """
-    texts, split = [result.text for result in results], metrics.word_splitter(**options)
+    """Score translations; `frequencies` counts the words of a training text, by default of the reference."""
+    texts, references, split = translations.texts, test.references, metrics.word_splitter(**test.options)
     words = [split(line) for line in references[0]]
     if frequencies is None:
         frequencies = Counter(chain.from_iterable(words))
-    scores = metrics.sentence_scores(texts, *references, **options)
+    scores = metrics.sentence_scores(texts, *references, **test.options)
+    sources = test.sources or [""] * len(texts)
     sentences = [
         Sentence(n + 1, source, [lines[n] for lines in references], x.text, scores[n], x.warnings, x.confidence)
-        for n, (source, x) in enumerate(zip(sources or [""] * len(results), results, strict=True))
+        for n, (source, x) in enumerate(zip(sources, translations.results, strict=True))
     ]
-    kinds = Counter(kind for result in results for kind in {warning.kind for warning in result.warnings})
     return Evaluation(
-        scores=metrics.corpus_scores(texts, *references, interval=True, **options),
-        by_length=metrics.by_length(texts, *references, **options),
-        by_frequency=by_frequency(list(map(split, texts)), words, frequencies),
+        scores=metrics.corpus_scores(texts, *references, interval=True, **test.options),
+        by_length=metrics.by_length(texts, *references, **test.options),
+        by_frequency=metrics.by_frequency(list(map(split, texts)), words, frequencies),
         frequencies_from="the first reference" if len(references) > 1 else "the reference",
-        warnings=None if sources is None else dict(kinds.most_common()),
         sentences=sentences,
+        test=test,
+        translations=translations,
+        messages=test.messages,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from regard.documents.formats import read_pairs
 from regard.errors import ConfigError
@@ -35,21 +36,15 @@ def import_model(
     and are scored in the card; `tag` is put before every source. Every translation of the model begins with the
     token `to`. Nothing is written after an error.
     """
-    if valid is None:
-        if tag:
-            raise ConfigError("--tag is put before the sources of --valid: give --valid SOURCE TARGET too")
-        return convert(source, folder, first_token=to, force=force, sentences=sentences)
-    pairs = [(pair.source, pair.target) for pair in islice(read_pairs(*valid), MAX_SENTENCES)]
-    sources, references = ([text.rstrip() for text in side] for side in zip(*pairs, strict=True))
-    return convert(
-        source,
-        folder,
-        first_token=to,
-        validation=validation_lines(sources, references, tag=tag),
-        measure=partial(_measure, sources=sources, references=references, tag=tag),
-        force=force,
-        sentences=sentences,
-    )
+    options: dict[str, Any] = {"first_token": to, "force": force, "sentences": sentences}
+    if valid is not None:
+        pairs = [(pair.source, pair.target) for pair in islice(read_pairs(*valid), MAX_SENTENCES)]
+        sources, references = ([text.rstrip() for text in side] for side in zip(*pairs, strict=True))
+        options["validation"] = validation_lines(sources, references, tag=tag)
+        options["measure"] = partial(_measure, sources=sources, references=references, tag=tag)
+    elif tag:
+        raise ConfigError("--tag is put before the sources of --valid: give --valid SOURCE TARGET too")
+    return convert(source, folder, **options)
 
 
 def _measure(folder: Path, *, sources: Sequence[str], references: Sequence[str], tag: str) -> Measured:

@@ -1,4 +1,7 @@
-"""Metrics: BLEU, chrF, chrF++ and TER as sacreBLEU computes them, with signature, interval and paired tests."""
+"""Metrics: BLEU, chrF, chrF++ and TER as sacreBLEU computes them, with signature, interval and paired tests.
+
+The F1 of words by their frequency is computed as in compare-mt. N sentences, K frequency buckets.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 TESTS = {"bootstrap": "bs", "randomisation": "ar"}  # sacreBLEU's names of the paired tests
 MIN_DIFFERING = 5  # sentences; with fewer, sacreBLEU's tests find almost any difference significant: ties count as wins
 RESAMPLES = 1000  # bootstrap samples, sacreBLEU's default
+SEED = 12345  # of the bootstrap of F1; sacreBLEU's default
 LENGTHS = (10, 20, 30, 40, 60)  # upper limits of the length buckets in reference words; the last bucket has no limit
+FREQUENCIES = (0, 1, 2, 3, 4, 9, 99, 999)  # upper limits of the frequency buckets; the first has the unseen words
 FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
 Tokenizer = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"]  # those that download nothing
 SCRIPT_TOKENIZERS: dict[str, tuple[str, list[Tokenizer]]] = {
@@ -44,28 +49,8 @@ class Score(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-class Bucket(NamedTuple):
-    """BLEU of the sentences whose references have from `first` to `last` words, with its 95 % bootstrap interval."""
-
-    first: int
-    last: int | None  # None: no limit
-    sentences: int
-    bleu: float
-    low: float
-    high: float
-
-    @property
-    def small(self) -> bool:
-        """Whether there are too few sentences for a reliable score."""
-        return self.sentences < FEW_SENTENCES
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**bucket_dict(self._asdict()), "small": self.small}
-
-
-def bucket_dict(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a bucket, `first` and `last` as "from" and "to"."""
-    return {"from": values.pop("first"), "to": values.pop("last"), **values}
+Bucket = dict[str, Any]
+"""A score of the sentences or words in a range, with its 95 % bootstrap interval, as in JSON."""
 
 
 def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = None, **options: Any) -> Any:
@@ -207,11 +192,54 @@ def by_length(
     for number, sentences in sorted(members.items()):
         texts, *lists = ([lines[sentence] for sentence in sentences] for lines in (hypotheses, *references))
         bleu, _, low, high, *_ = _score("bleu", texts, lists, interval=True, **options)
-        first = lengths[number - 1] + 1 if number else 1
-        last = lengths[number] if number < len(lengths) else None
         # The interval is centred on the bootstrap mean, so with few sentences it may leave the range of BLEU.
-        buckets.append(Bucket(first, last, len(sentences), bleu, max(low or 0.0, 0.0), min(high or 0.0, 100.0)))
+        interval = {"low": max(low or 0.0, 0.0), "high": min(high or 0.0, 100.0)}
+        size = {"sentences": len(sentences), "bleu": bleu, **interval, "small": len(sentences) < FEW_SENTENCES}
+        buckets.append(_range(lengths, number, start=1) | size)
     return buckets
+
+
+def _range(limits: Sequence[int], number: int, *, start: int) -> Bucket:
+    """The range of a bucket; `limits` are the upper limits of all buckets but the last, which has none."""
+    first = limits[number - 1] + 1 if number else start
+    return {"from": first, "to": limits[number] if number < len(limits) else None}
+
+
+def by_frequency(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], frequencies: Counter[str]
+) -> list[Bucket]:
+    """Precision, recall and F1 of words by their frequency in a text, after compare-mt (Neubig et al., 2019).
+
+    A word counts as correct at most as often as it occurs in the reference of the same line (clipped counts).
+    """
+    import numpy as np  # slow to import for the command line, which needs the names of the tokenizers
+
+    def f1(counts: Any) -> Any:
+        correct, translated, expected = counts
+        return 2 * correct / np.maximum(translated + expected, 1)
+
+    counts = np.zeros((len(hypotheses), 3, len(FREQUENCIES) + 1))  # (N, 3, K): correct, translated, expected
+    for row, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
+        translated, expected = Counter(hypothesis), Counter(reference)
+        for kind, words in enumerate((translated & expected, translated, expected)):
+            for word, number in words.items():
+                counts[row, kind, bisect_left(FREQUENCIES, frequencies[word])] += number
+    random, size = np.random.default_rng(SEED), len(counts)
+    samples = [np.bincount(random.integers(size, size=size), minlength=size) for _ in range(RESAMPLES)]
+    low, high = np.quantile([f1(np.tensordot(sample, counts, 1)) for sample in samples], [0.025, 0.975], axis=0)
+    correct, translated, expected = totals = counts.sum(0)
+    columns = {
+        "words": expected.astype(int),  # in the reference
+        "precision": correct / np.maximum(translated, 1),
+        "recall": correct / np.maximum(expected, 1),
+        "f1": f1(totals),
+        "low": low,
+        "high": high,
+    }
+    return [
+        _range(FREQUENCIES, bucket, start=0) | {name: column[bucket].item() for name, column in columns.items()}
+        for bucket in np.flatnonzero(translated + expected).tolist()
+    ]
 
 
 def word_splitter(*, lowercase: bool = False, tokenize: str | None = None) -> Callable[[str], list[str]]:
@@ -220,7 +248,7 @@ def word_splitter(*, lowercase: bool = False, tokenize: str | None = None) -> Ca
     return lambda line: tokenizer((line.lower() if lowercase else line).rstrip()).split()
 
 
-def check_lines(texts: Mapping[str, Sequence[str]]) -> None:
+def check_lines(texts: Mapping[str, Sequence[object]]) -> None:
     """Raise a DataError unless these texts, by name, have the same number of lines, and at least one."""
     (first, lines), *others = texts.items()
     for name, other in others:

@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from regard.evaluation.metrics import METRICS, MIN_DIFFERING
-from regard.evaluation.systems import Sentence, trace_lines
 from regard.inspection import charts, inspector, pages
 from regard.inspection.attribution import attention, default_layer
 from regard.inspection.pages import card, fold, table
+from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 from regard.results import counted
-
-if TYPE_CHECKING:
-    from regard.evaluation.compare import Comparison
-    from regard.evaluation.evaluate import Evaluation
 
 SORTING = {  # what sentences can be sorted by, and its name; a minus sign puts the highest first
     "-difference": "difference, largest first",
@@ -38,48 +34,26 @@ MARKED = (
 )
 
 
+class Sentence(NamedTuple):
+    """One line of the test set."""
+
+    line: int  # from 1
+    source: str  # empty if only translations were given
+    references: Sequence[str]
+    text: str
+    scores: dict[str, float]
+    warnings: Sequence[QualityWarning] = ()
+    confidence: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "warnings": [warning._asdict() for warning in self.warnings]}
+
+
 class Row(NamedTuple):
     """A sentence of a page with one or two translations: the name, the sentence and the trace of each."""
 
     kind: str  # warned, better or worse (than the baseline), or empty
     outputs: Sequence[tuple[str, Sentence, Trace | None]]
-
-
-def evaluation_page(evaluation: Evaluation) -> str:
-    """The page of one system, its worst sentences first; those of a model show their attention."""
-    ranked = sorted(evaluation.sentences, key=lambda sentence: (not sentence.warnings, sentence.scores["chrf"]))
-    traces: dict[int, Trace] = {}
-    if evaluation.translator is not None:
-        sources = {sentence.line: sentence.source for sentence in ranked[:MAX_TRACES]}
-        traces = trace_lines(evaluation.translator, sources, beams=evaluation.beams)
-    rows = [
-        Row("warned" * bool(sentence.warnings), [("translation", sentence, traces.get(sentence.line))])
-        for sentence in ranked[:MAX_ROWS]
-    ]
-    title, parts = f"BLEU {evaluation.bleu.score:.1f}", evaluation_parts(evaluation.to_dict())
-    return page(title, evaluation.about, parts, rows, "evaluation", evaluation.languages)
-
-
-def comparison_page(comparison: Comparison) -> str:
-    """The page of several systems, with the sentences whose chrF differs most from that of the first system."""
-    limit = max(MAX_TRACES // len(comparison.against), 1)
-    examples = [(contrast, x) for contrast in comparison.against for x in contrast["different"][:limit]]
-    sources = comparison.sources or [""] * len(comparison.references[0])
-    traces: dict[str, dict[int, Trace]] = {}
-    for name, translator in (comparison.translators or {}).items():
-        lines = [x["line"] for contrast, x in examples if name in (contrast["system"], contrast["baseline"])]
-        traces[name] = trace_lines(translator, {line: sources[line - 1] for line in lines}, beams=comparison.beams)
-    rows = []
-    for contrast, x in examples:
-        line, outputs = x["line"], []
-        references = [lines[line - 1] for lines in comparison.references]
-        for side, prefix in (("system", ""), ("baseline", "baseline_")):
-            text, scores = x[f"{prefix}text"], {"chrf": x[f"{prefix}chrf"]}
-            sentence = Sentence(line, sources[line - 1], references, text, scores, [])
-            outputs.append((contrast[side], sentence, traces.get(contrast[side], {}).get(line)))
-        rows.append(Row("better" if x["gap"] > 0 else "worse", outputs))
-    title, parts = comparison_headline(comparison.to_dict()), comparison_parts(comparison)
-    return page(title, comparison.about, parts, rows, "comparison", comparison.languages)
 
 
 def page(
@@ -164,9 +138,8 @@ def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def comparison_parts(comparison: Comparison) -> list[str]:
-    """The scores and charts of several systems."""
-    result = comparison.to_dict()
+def comparison_parts(result: Mapping[str, Any]) -> list[str]:
+    """The scores and charts of several systems, from the dict of a Comparison."""
     first, rows = result["systems"][0], []
     for number, system in enumerate(result["systems"]):
         cells = [charts.series_key(number) + escape(system["name"])]
@@ -182,7 +155,7 @@ def comparison_parts(comparison: Comparison) -> list[str]:
         f"difference from {first['name']} by chance; bold below 0.05. –: fewer than {MIN_DIFFERING} sentences differ, "
         "too few for a test."
     )
-    contrasts = [f'<p class="soft">{escape(contrast["summary"])}.</p>' for contrast in comparison.against]
+    contrasts = [f'<p class="soft">{escape(contrast["summary"])}.</p>' for contrast in result["against"]]
     signatures = "".join(
         pages.signature(f"{METRICS[metric]} {text}")
         for metric, tests in result["signatures"].items()

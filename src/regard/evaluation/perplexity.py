@@ -99,15 +99,13 @@ def measure(
     module, config = model.models[0] if isinstance(model, Writer) else model.model, model.config
     if config.text.continuous:
         texts = list(read_continuous(str(text)))
-        lines = "".join(texts).split("\n")
-        ends = len(lines) - 1
+        content = "".join(texts)
     else:
-        texts = lines = [line for line, _ in read_lines(text) if line.strip()]
-        ends = len(lines)
+        texts = [line for line, _ in read_lines(text) if line.strip()]
+        content = "".join(f"{line}\n" for line in texts)
     if not texts:
         raise DataError(f"{text} is empty or has only empty lines")
-    words = sum(len(line.split()) for line in lines) + ends
-    characters = sum(map(len, lines)) + ends
+    words, characters = len(content.split()) + content.count("\n"), len(content)
     special = model.tokenizer.special
     ids = [np.array([*tokens, special.end], np.int64) for tokens in model.tokenizer.encode_batch(texts)]
     column = Column.of(np.concatenate(ids), np.array([len(tokens) for tokens in ids], np.int32))
@@ -117,17 +115,15 @@ def measure(
     tokens, window = int(rows @ widths), int(widths.max())
     nats, predicted = negative_log_likelihood(module, epoch, model.device, progress)
     mean = nats / max(predicted, 1)
-    signature = f"window:{window}|overlap:no"
+    of_family: dict[str, Any] = {"signature": f"window:{window}|overlap:no"}
     if config.model.family == "gpt":
-        word_nats = mean * tokens / max(words, 1)
-        of_family: dict[str, Any] = {
-            "signature": signature,
-            "perplexity_per_word": math.exp(word_nats) if word_nats < MAX_EXPONENT else None,
-            "bits_per_character": mean * tokens / math.log(2) / max(characters, 1),
-        }
+        of_family["bits_per_character"] = mean * tokens / math.log(2) / max(characters, 1)
+        if (word_nats := mean * tokens / max(words, 1)) < MAX_EXPONENT:
+            of_family["perplexity_per_word"] = math.exp(word_nats)
     else:
         masked = config.text.mask_probability
-        of_family = {"signature": f"{signature}|masked:{masked:g}|seed:{SEED}", "masked": masked, "seed": SEED}
+        of_family["signature"] += f"|masked:{masked:g}|seed:{SEED}"
+        of_family |= {"masked": masked, "seed": SEED}
     return Perplexity(
         system=system,
         family=config.model.family,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from regard.devices import bf16_warning
 from regard.documents.formats import read_pairs
@@ -20,19 +20,6 @@ from regard.translation.translator import Translator
 WINDOW = 100  # sentences translated together, after which the progress bar moves
 COST_FILE = "int8.json"  # in the folder of the converted model
 SIGNIFICANCE = 0.05
-
-
-class Int8Cost(NamedTuple):
-    """BLEU of the same model in fp32 and in int8, and the p-value of a paired bootstrap test."""
-
-    fp32: float
-    int8: float
-    p: float | None  # None if too few translations differ for a test
-    sentences: int
-
-    def __str__(self) -> str:
-        p = "" if self.p is None else f" (p = {self.p:.3f})"
-        return f"{self.int8:.1f} BLEU on {self.sentences:,} validation sentences, fp32: {self.fp32:.1f}{p}"
 
 
 def use_engine(
@@ -55,25 +42,33 @@ def use_engine(
         if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
             say(slow)
         return precision
-    cost = int8_cost(translator, Path(folder), say, progress)
-    is_worse = cost is None or (cost.int8 < cost.fp32 and cost.p is not None and cost.p < SIGNIFICANCE)
+    cost, is_worse = int8_cost(translator, Path(folder), say, progress), True
+    measured = f"{folder} has no {VALIDATION} to measure it on"
+    if cost is not None:
+        is_worse = cost["int8"] < cost["fp32"] and cost["p"] is not None and cost["p"] < SIGNIFICANCE
+        p = "" if cost["p"] is None else f" (p = {cost['p']:.3f})"
+        on = f"{cost['sentences']:,} validation sentences"
+        measured = f"{cost['int8']:.1f} BLEU on {on}, fp32: {cost['fp32']:.1f}{p}"
     chosen = "fp32" if is_worse and precision == "auto" else "int8"
     alternative = "for exact results: --precision fp32" if chosen == "int8" else "faster: --precision int8"
-    say(f"int8: {cost or f'{folder} has no {VALIDATION} to measure it on'}; {chosen} is used ({alternative})")
+    say(f"int8: {measured}; {chosen} is used ({alternative})")
     translator.use("ctranslate2", chosen, folder, token_scores=token_scores)
     return chosen
 
 
 def int8_cost(
     translator: Translator, folder: Path, say: Callable[[str], None], progress: Progress | None
-) -> Int8Cost | None:
-    """Measure int8 for a translator that uses CTranslate2; None if its folder has no validation sentences."""
+) -> dict[str, Any] | None:
+    """BLEU in fp32 and in int8 of a translator that uses CTranslate2, and the p-value of a paired bootstrap test.
+
+    None if its folder has no validation sentences; the p-value is None if too few translations differ for a test.
+    """
     from regard.interop.ctranslate2 import CTranslate2Engine  # it imports the built-in corpus
 
     assert isinstance(translator.engine, CTranslate2Engine)
     path = translator.engine.converted / COST_FILE
     if kept := read_json(path, optional=True):
-        return Int8Cost(**kept)
+        return dict(kept)
     if not (folder / VALIDATION).is_file():
         return None
     pairs = list(islice(read_pairs(folder / VALIDATION), MAX_SENTENCES))
@@ -89,6 +84,6 @@ def int8_cost(
     systems = translations[: len(pairs)], translations[len(pairs) :]
     tokenize = choose_tokenizer(references, say)
     (fp32, int8), _ = paired_tests("bleu", systems, [references], ["bootstrap"], tokenize=tokenize)
-    cost = Int8Cost(fp32.score, int8.score, int8.p_bootstrap, len(pairs))
-    write_file(path, json.dumps(cost._asdict()) + "\n", force=True)
+    cost = {"fp32": fp32.score, "int8": int8.score, "p": int8.p_bootstrap, "sentences": len(pairs)}
+    write_file(path, json.dumps(cost) + "\n", force=True)
     return cost

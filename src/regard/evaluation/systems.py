@@ -1,9 +1,10 @@
-"""Systems to score: a model that translates the test set, or a file of translations."""
+"""Test sets, and their translations by the systems to score: models, or files of translations."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,6 @@ import torch
 from regard.config import split_folders
 from regard.errors import ConfigError
 from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, make_metric
-from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 from regard.preflight.languages import reads_like_source
 from regard.text.files import language_of, one_line, read_lines
@@ -23,54 +23,59 @@ Paths = str | Path | Sequence[str | Path]
 System = str | Path | Translator  # a model folder, several joined by `+`, a file of translations, or a loaded model
 
 
-class EvaluationSet(NamedTuple):
-    """The sources and references of a test set, with one line for each sentence."""
+@dataclass(frozen=True)
+class EvaluationSet:
+    """References, and perhaps sources, with one line for each sentence; and how translations of them are scored."""
 
-    sources: list[str] | None
-    references: list[list[str]]
-    reference_names: str
-    languages: tuple[str, str]  # the language codes of source and reference, from the file names; empty if unknown
-    tokenize: str | None  # the tokenizer of BLEU
+    references: Sequence[Sequence[str]]
+    sources: Sequence[str] | None = None
+    reference_names: str = ""
+    languages: tuple[str, str] = ("", "")  # the language codes of source and reference; empty if unknown
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the metrics: lowercase and tokenize
+    messages: list[str] = field(default_factory=list)  # about the test set and its translations
+
+    @classmethod
+    def read(
+        cls, source: str | Path | None, reference: Paths | None, *, lowercase: bool, tokenize: str | None
+    ) -> EvaluationSet:
+        """Read a test set and check the options of scoring, before anything is translated."""
+        paths = [reference] if isinstance(reference, str | Path) else list(reference or [])
+        if not paths:
+            raise ConfigError("give the reference translations with --reference FILE")
+        check_seed()
+        make_metric("bleu", tokenize=tokenize)
+        references = {str(path): read_test(path) for path in paths}
+        sources = read_test(source) if source else None
+        check_lines(references if sources is None else {str(source): sources, **references})
+        messages = [
+            f"--reference ({path}) is the same text as --source ({source})"
+            for path, lines in references.items()
+            if lines == sources
+        ]
+        texts, names = list(references.values()), list(references)
+        languages = language_of(str(source)) if source else "", language_of(names[-1])
+        options = {"lowercase": lowercase, "tokenize": tokenize or choose_tokenizer(texts[0], messages.append)}
+        return cls(texts, sources, ", ".join(names), languages, options, messages)
 
 
-class Sentence(NamedTuple):
-    """One line of the test set."""
+class Translations(NamedTuple):
+    """The translations of a test set, and the model that made them; None for a file."""
 
-    line: int  # from 1
-    source: str  # empty if only translations were given
-    references: Sequence[str]
-    text: str
-    scores: dict[str, float]
-    warnings: Sequence[QualityWarning]
-    confidence: float | None = None
+    results: Sequence[Result]
+    translator: Translator | None = None
+    beams: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**self._asdict(), "warnings": [warning._asdict() for warning in self.warnings]}
+    @property
+    def texts(self) -> list[str]:
+        return [result.text for result in self.results]
 
-
-def read_test_set(
-    source: str | Path | None,
-    reference: Paths | None,
-    *,
-    tokenize: str | None,
-    say: Callable[[str], None],
-) -> EvaluationSet:
-    """Read a test set and check the options of scoring, before anything is translated."""
-    paths = [reference] if isinstance(reference, str | Path) else list(reference or [])
-    if not paths:
-        raise ConfigError("give the reference translations with --reference FILE")
-    check_seed()
-    make_metric("bleu", tokenize=tokenize)
-    references = {str(path): read_test(path) for path in paths}
-    sources = read_test(source) if source else None
-    check_lines({**({str(source): sources} if sources is not None else {}), **references})
-    for path, lines in references.items():
-        if lines == sources:
-            say(f"--reference ({path}) is the same text as --source ({source})")
-    *_, last = references
-    languages = language_of(str(source)) if source else "", language_of(last)
-    texts = list(references.values())
-    return EvaluationSet(sources, texts, ", ".join(references), languages, tokenize or choose_tokenizer(texts[0], say))
+    def traces(self, sources: Mapping[int, str]) -> dict[int, Trace]:
+        """The model's traces of some lines; a line that is translated in several parts has none."""
+        if self.translator is None:
+            return {}
+        results = self.translator.translate(sources.values(), beams=self.beams, trace=True)
+        traces = {line: result.trace for line, result in zip(sources, results, strict=True)}
+        return {line: trace.split_punctuation() for line, trace in traces.items() if trace is not None}
 
 
 def read_test(path: str | Path) -> list[str]:
@@ -88,7 +93,7 @@ def name_of(system: object) -> str:
     return str(system) if isinstance(system, str | Path) else "model"
 
 
-def translate_test(
+def translate(
     system: System,
     test: EvaluationSet,
     *,
@@ -96,31 +101,25 @@ def translate_test(
     beams: int | None,
     config: Iterable[str] | Mapping[str, Any] | None,
     progress: Progress | None,
-    say: Callable[[str], None],
-) -> tuple[list[Result], Translator | None]:
-    """The translations of a system, read from its file or made by its model, and the model."""
-    translator, name = None, name_of(system)
+) -> Translations:
+    """The translations of a test set, made by a model or read from a file."""
+    name = name_of(system)
     if not is_model(system):
-        results = [Result(line) for line in read_test(name)]
-        check_lines({test.reference_names: test.references[0], name: [result.text for result in results]})
+        translations = Translations([Result(line) for line in read_test(name)])
+        check_lines({test.reference_names: test.references[0], name: translations.results})
     elif test.sources is None:
         raise ConfigError(f"{name} is a model: give the text to translate with --source FILE")
     else:
         translator = system if isinstance(system, Translator) else Translator.load(system, device, config or {})
-        results = []
+        results: list[Result] = []
         for result in translator.stream(test.sources, beams=beams):
             results.append(result._replace(text=one_line(result.text).rstrip()))
             if progress is not None:
                 progress(len(results), len(test.sources))
-    texts = [result.text for result in results]
-    if test.sources is not None and reads_like_source(texts, test.sources, test.references[0]):
+        translations = Translations(results, translator, beams)
+    if test.sources is not None and reads_like_source(translations.texts, test.sources, test.references[0]):
         files = f"--source and not like --reference ({test.reference_names})"
-        say(f"the translations of {name} read like {files}: are the files swapped, or of another model?")
-    return results, translator
-
-
-def trace_lines(translator: Translator, sources: Mapping[int, str], *, beams: int | None) -> dict[int, Trace]:
-    """The traces of some lines; a line that is translated in several parts has none."""
-    results = translator.translate(sources.values(), beams=beams, trace=True)
-    traces = {line: result.trace for line, result in zip(sources, results, strict=True)}
-    return {line: trace.split_punctuation() for line, trace in traces.items() if trace is not None}
+        test.messages.append(
+            f"the translations of {name} read like {files}: are the files swapped, or of another model?"
+        )
+    return translations

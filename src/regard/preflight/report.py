@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from typing import Any, Literal
 
 from regard import results
-from regard.folders import write_file
 from regard.inspection import pages
 from regard.preflight.findings import Example, Finding, percent
 from regard.results import counted
@@ -35,7 +33,7 @@ CODE = re.compile(r"`([^`]+)`")
 
 
 @dataclass(frozen=True)
-class Report(results.Report):
+class Report(results.Page):
     """The verdict on a corpus, the findings behind it, and its statistics."""
 
     verdict: Literal["fit", "care", "unfit"]
@@ -86,10 +84,6 @@ class Report(results.Report):
             lines.append(_indented(f"Fix: {fix}"))
             parts.append("\n".join([*lines, *(f"         {command}" for command in finding.commands)]))
         return "\n\n".join([*parts, str(self.tables()[1])])
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the report as an HTML page."""
-        write_file(Path(path), self.to_html(), force=force)
 
     def to_html(self) -> str:
         """The report as one HTML page, with its styles inside."""

@@ -183,7 +183,7 @@ class Race:
                     "name": name,
                     "bleu": score.score,
                     "signature": score.signature,
-                    "by_length": [bucket.to_dict() for bucket in by_length(texts, references, lengths=LENGTHS)],
+                    "by_length": by_length(texts, references, lengths=LENGTHS),
                     "parameters": count(self.folder(name)).total,
                     "curve": [(x["update"], x["valid_loss"]) for x in self.journal(name) if x["kind"] == "validation"],
                 }
