@@ -34,7 +34,7 @@ def test_everything_is_deleted_and_its_size_reported(cache: Path) -> None:
 
 def test_a_dry_run_deletes_nothing(cache: Path) -> None:
     report = clean_cache(dry_run=True)
-    assert [(entry.kind, entry.path.name, entry.bytes) for entry in report.entries] == [
+    assert [(entry["kind"], Path(entry["path"]).name, entry["bytes"]) for entry in report.entries] == [
         ("prepared", "0123", 3020),
         ("corpora", "a", 7),
     ]

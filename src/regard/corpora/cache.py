@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,41 +14,30 @@ KINDS = {"prepared": "prepared corpus", "corpora": "download", "ctranslate2": "c
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A file or folder of the cache."""
-
-    kind: str
-    path: Path
-    bytes: int
-    modified: float  # seconds since 1970
-
-
-@dataclass(frozen=True)
 class CacheReport(Report):
-    """The entries of the cache, and whether they were deleted."""
+    """The entries of the cache (kind, path, bytes, seconds since 1970), and whether they were deleted."""
 
     folder: Path
-    entries: list[Entry]
+    entries: list[dict[str, Any]]
     deleted: bool
 
     @property
     def bytes(self) -> int:
-        return sum(entry.bytes for entry in self.entries)
+        return sum(entry["bytes"] for entry in self.entries)
 
     def tables(self) -> list[Table]:
         if not self.entries:
             return [Table((), [], f"{self.folder} is empty")]
-        rows = [
-            (KINDS[e.kind], e.path.name, with_unit(e.bytes, "B"), time.strftime("%F", time.localtime(e.modified)))
-            for e in self.entries
-        ]
-        size = with_unit(self.bytes, "B")
-        total = f"freed {size}" if self.deleted else f"{size} can be freed"
+        rows = []
+        for entry in self.entries:
+            size, date = with_unit(entry["bytes"], "B"), time.strftime("%F", time.localtime(entry["modified"]))
+            rows.append((KINDS[entry["kind"]], Path(entry["path"]).name, size, date))
+        total = with_unit(self.bytes, "B")
+        total = f"freed {total}" if self.deleted else f"{total} can be freed"
         return [Table(("kind", "name", "size", "modified"), rows, f"{self.folder}: {total}")]
 
     def to_dict(self) -> dict[str, Any]:
-        entries = [dataclasses.asdict(entry) | {"path": str(entry.path)} for entry in self.entries]
-        return {"folder": str(self.folder), "bytes": self.bytes, "deleted": self.deleted, "entries": entries}
+        return {"folder": str(self.folder), "bytes": self.bytes, "deleted": self.deleted, "entries": self.entries}
 
 
 def clean_cache(*, dry_run: bool) -> CacheReport:
@@ -57,11 +45,12 @@ def clean_cache(*, dry_run: bool) -> CacheReport:
     entries = []
     for kind in KINDS:
         with clear_os_errors(cache(kind), "read"):
-            for path in sorted(cache(kind).glob("[!.]*")):
+            paths = sorted(cache(kind).glob("[!.]*"))
+            for path in paths:
                 size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
-                entries.append(Entry(kind, path, size, path.stat().st_mtime))
+                entries.append({"kind": kind, "path": str(path), "bytes": size, "modified": path.stat().st_mtime})
         if not dry_run:
-            for path in [entry.path for entry in entries if entry.kind == kind]:
+            for path in paths:
                 delete(path)
             delete_leftovers(cache(kind))
     return CacheReport(cache(""), entries, deleted=not dry_run)

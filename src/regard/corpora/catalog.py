@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
 import re
@@ -141,17 +140,13 @@ def get(name: str, out: str | Path, *, force: bool = False, progress: Progress |
         stored = _stored(form)
         for file in form.files:
             if file.name in stored:
-                if file.sha256:
-                    with clear_os_errors(stored[file.name], "read"):
-                        _verify(str(stored[file.name]), file, checksum(stored[file.name]))
+                _verify(file, stored[file.name], str(stored[file.name]))
                 continue
             stored[file.name] = cache("corpora") / form.folder / file.name
-            digest = hashlib.sha256()
             with folders.atomic_file(stored[file.name], force=True) as copy:  # kept if it is complete and verified
-                for chunk in _download(form, file, progress):
-                    digest.update(chunk)
-                    copy.write(chunk)
-                _verify(str(file.url), file, digest.hexdigest())
+                copy.writelines(_download(form, file, progress))
+                copy.flush()
+                _verify(file, Path(copy.name), str(file.url))
         counts: dict[str, tuple[str, int]] = {}
         for output in form.outputs:
             count = _write(folder / output.name, output, stored)
@@ -211,10 +206,11 @@ def _instructions(form: Form) -> str:
     return f"Put {missing} into {folder} (REGARD_DATA may name a folder of corpora)"
 
 
-def _verify(place: str, file: File, computed: str) -> None:
+def _verify(file: File, path: Path, origin: str) -> None:
     """Compare the checksum of a file with the published one, if there is one."""
-    if file.sha256 and computed != file.sha256:
-        raise DataError(f"{place} is not the expected file: its SHA-256 is {computed}, expected {file.sha256}")
+    with clear_os_errors(path, "read"):
+        if file.sha256 and (computed := checksum(path)) != file.sha256:
+            raise DataError(f"{origin} is not the expected file: its SHA-256 is {computed}, expected {file.sha256}")
 
 
 def _download(form: Form, file: File, progress: Progress | None) -> Iterator[bytes]:

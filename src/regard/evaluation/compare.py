@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,11 @@ class Comparison(Page):
     against: list[dict[str, Any]]  # each other system against the first: counts of sentences, and the largest gaps
     test: EvaluationSet
     translations: Mapping[str, Translations]
-    paths: Mapping[str, str] | None = None  # the file or folder of every system
     messages: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            **({"paths": dict(self.paths)} if self.paths is not None else {}),
+            "paths": {name: outputs.path for name, outputs in self.translations.items()},
             "sentences": len(self.test.references[0]),
             "systems": [
                 {"name": name, **{metric: score.to_dict() for metric, score in scores.items()}}
@@ -143,8 +142,7 @@ def compare(
     # Files first, so that their errors are found before anything is translated.
     for name, system in sorted(named.items(), key=lambda item: is_model(item[1])):
         translations[name] = translate(system, test, device=device, beams=beams, config=config, progress=count)
-    paths = {name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()}
-    return replace(compare_translations({name: translations[name] for name in named}, test), paths=paths)
+    return compare_translations({name: translations[name] for name in named}, test)
 
 
 def system_names(systems: Sequence[System]) -> dict[str, System]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from regard.evaluation import metrics, perplexity, systems
 from regard.evaluation.metrics import METRICS, Bucket, Score
 from regard.evaluation.pages import MAX_ROWS, MAX_TRACES, Row, Sentence, evaluation_parts, page
 from regard.evaluation.perplexity import Perplexity
-from regard.evaluation.systems import EvaluationSet, Paths, Progress, Translations, name_of
+from regard.evaluation.systems import EvaluationSet, Paths, Progress, Translations, path_of
 from regard.inspection.charts import FEW_WORDS, format_range
 from regard.inspection.quality import Expected, find_warnings
 from regard.results import Page, Table, counted
@@ -41,8 +41,6 @@ class Evaluation(Page):
     sentences: list[Sentence]
     test: EvaluationSet
     translations: Translations
-    system: str = ""
-    about: str = ""  # a description of the test set
     terms: Mapping[str, Any] | None = None
     messages: Sequence[str] = ()
 
@@ -75,7 +73,7 @@ class Evaluation(Page):
     def to_dict(self, *, sentences: bool = False) -> dict[str, Any]:
         """Plain values, ready for JSON; `sentences` adds every line of the test set."""
         values = {
-            "system": self.system,
+            "system": self.translations.path,
             **{name: score.to_dict() for name, score in self.scores.items()},
             "sentences": len(self.sentences),
             "by_length": self.by_length,
@@ -129,8 +127,10 @@ class Evaluation(Page):
             Row("warned" * bool(sentence.warnings), [("translation", sentence, traces.get(sentence.line))])
             for sentence in ranked[:MAX_ROWS]
         ]
+        system, test, size = self.translations.path, self.test, counted(len(self.sentences), "sentence")
+        about = f"{system} on {size} of {test.source_name or system} against {test.reference_names}"
         title, parts = f"BLEU {self.bleu.score:.1f}", evaluation_parts(self.to_dict())
-        return page(title, self.about, parts, rows, "evaluation", self.test.languages)
+        return page(title, about, parts, rows, "evaluation", test.languages)
 
 
 def evaluate(
@@ -162,13 +162,13 @@ def evaluate(
             "--train": train, "--glossary": glossary, "--lowercase": lowercase, "--tokenize": tokenize,
             "--beams": beams, "--set": config, "--reference": reference if source else None,
         }  # fmt: skip
-        refuse_options(translation_options, f"is for translations, and {name_of(model)} is a language model")
+        refuse_options(translation_options, f"is for translations, and {path_of(model)} is a language model")
         text = source or reference
         if not isinstance(text, str | Path):
-            raise ConfigError(f"{name_of(model)} is a language model: give a text with --source FILE")
+            raise ConfigError(f"{path_of(model)} is a language model: give a text with --source FILE")
         loaded = load(model, device) if isinstance(model, str | Path) else model
         assert isinstance(loaded, Writer | Reader)
-        return perplexity.measure(loaded, text, system=name_of(model), progress=progress)
+        return perplexity.measure(loaded, text, system=path_of(model), progress=progress)
     if hypothesis:
         if systems.is_model(hypothesis):
             raise ConfigError(f"--hypothesis ({hypothesis}) is a folder: give a model folder without --hypothesis")
@@ -194,19 +194,11 @@ def evaluate(
             result._replace(warnings=find_warnings(text, result.text, expected=expected))
             for text, result in zip(test.sources, translations.results, strict=True)
         ]
-        translations = Translations(results)
+        translations = translations._replace(results=results)
     accuracy = term_accuracy(terms, test.sources or [], translations.results) if terms else None
     if terms and accuracy is None:
         test.messages.append(f"no sentence of {source} has a term of {glossary}: no terms are counted")
-    scores = score_translations(translations, test, frequencies)
-    tested = f"{counted(len(scores.sentences), 'sentence')} of {source or hypothesis}"
-    return replace(
-        scores,
-        system=name_of(system),
-        about=f"{name_of(system)} on {tested} against {test.reference_names}",
-        frequencies_from=str(train or scores.frequencies_from),
-        terms=accuracy,
-    )
+    return score_translations(translations, test, frequencies, frequencies_from=str(train or ""), terms=accuracy)
 
 
 def is_language_model(model: object) -> bool:
@@ -228,7 +220,12 @@ def term_accuracy(glossary: Glossary, sources: Sequence[str], results: Sequence[
 
 
 def score_translations(
-    translations: Translations, test: EvaluationSet, frequencies: Counter[str] | None = None
+    translations: Translations,
+    test: EvaluationSet,
+    frequencies: Counter[str] | None = None,
+    *,
+    frequencies_from: str = "",
+    terms: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Score translations; `frequencies` counts the words of a training text, by default of the reference."""
     texts, references, split = translations.texts, test.references, metrics.word_splitter(**test.options)
@@ -245,9 +242,10 @@ def score_translations(
         scores=metrics.corpus_scores(texts, *references, interval=True, **test.options),
         by_length=metrics.by_length(texts, *references, **test.options),
         by_frequency=metrics.by_frequency(list(map(split, texts)), words, frequencies),
-        frequencies_from="the first reference" if len(references) > 1 else "the reference",
+        frequencies_from=frequencies_from or ("the first reference" if len(references) > 1 else "the reference"),
         sentences=sentences,
         test=test,
         translations=translations,
+        terms=terms,
         messages=test.messages,
     )

@@ -100,25 +100,23 @@ def corpus_scores(
 
     `options` are `lowercase` and `tokenize`, here and below.
     """
-    check_lines({"the translation": hypotheses, **{f"reference {n}": lines for n, lines in enumerate(references, 1)}})
-    return {name: _score(name, hypotheses, references, interval=interval, **options) for name in metrics}
-
-
-def _score(
-    name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, interval: bool, **options: Any
-) -> Score:
-    metric = make_metric(name, **options)
     texts, lists = list(hypotheses), [list(lines) for lines in references]
-    if not interval:
-        result = metric.corpus_score(texts, lists)
-        return Score(float(result.score), str(metric.get_signature()))
-    check_seed()
-    try:
-        result = metric.corpus_score(texts, lists, n_bootstrap=RESAMPLES)
-    except TypeError:  # sacreBLEU cannot average the samples when some of them score zero; its paired test can
-        return paired_tests(name, [texts], lists, ["bootstrap"], **options)[0][0]
-    mean, half = float(result._mean), float(result._ci)  # sacreBLEU 2 has no public names for these
-    return Score(float(result.score), str(metric.get_signature()), mean - half, mean + half)
+    check_lines({"the translation": texts, **{f"reference {n}": lines for n, lines in enumerate(lists, 1)}})
+    if interval:
+        check_seed()
+    scores = {}
+    for name in metrics:
+        metric = make_metric(name, **options)
+        try:
+            result = metric.corpus_score(texts, lists, n_bootstrap=RESAMPLES if interval else 1)
+        except TypeError:  # sacreBLEU cannot average the samples when some of them score zero; its paired test can
+            [scores[name]], _ = paired_tests(name, [texts], lists, ["bootstrap"], **options)
+            continue
+        scores[name] = Score(float(result.score), str(metric.get_signature()))
+        if interval:
+            mean, half = float(result._mean), float(result._ci)  # sacreBLEU 2 has no public names for these
+            scores[name] = scores[name]._replace(low=mean - half, high=mean + half)
+    return scores
 
 
 def paired_tests(
@@ -191,7 +189,7 @@ def by_length(
     buckets = []
     for number, sentences in sorted(members.items()):
         texts, *lists = ([lines[sentence] for sentence in sentences] for lines in (hypotheses, *references))
-        bleu, _, low, high, *_ = _score("bleu", texts, lists, interval=True, **options)
+        bleu, _, low, high, *_ = corpus_scores(texts, *lists, metrics=["bleu"], interval=True, **options)["bleu"]
         # The interval is centred on the bootstrap mean, so with few sentences it may leave the range of BLEU.
         interval = {"low": max(low or 0.0, 0.0), "high": min(high or 0.0, 100.0)}
         size = {"sentences": len(sentences), "bleu": bleu, **interval, "small": len(sentences) < FEW_SENTENCES}

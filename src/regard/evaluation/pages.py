@@ -102,17 +102,11 @@ def comparison_headline(result: Mapping[str, Any]) -> str:
 
 def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
     """The scores, charts and counts of one system, from the dict of an Evaluation."""
-    groups = [
-        charts.Group(
-            x["from"],
-            x["to"],
-            x["words"],
-            x["words"] < charts.FEW_WORDS,
-            [(100 * x["f1"], 100 * x["low"], 100 * x["high"])],
-        )
-        for x in result["by_frequency"]
-        if x["words"]
-    ]
+    groups = []
+    for x in result["by_frequency"]:
+        if x["words"]:
+            f1 = 100 * x["f1"], 100 * x["low"], 100 * x["high"]
+            groups.append(charts.Group(x["from"], x["to"], x["words"], x["words"] < charts.FEW_WORDS, [f1]))
     axis = f"frequency of a word in {Path(result['frequencies_from']).name}; below, the number of words"
     few = f"fewer than {charts.FEW_WORDS} words"
     frequencies = charts.interval_chart(groups, ["F1"], "F1 in percent", axis, few=few, joined=False)

@@ -29,6 +29,7 @@ class EvaluationSet:
 
     references: Sequence[Sequence[str]]
     sources: Sequence[str] | None = None
+    source_name: str = ""
     reference_names: str = ""
     languages: tuple[str, str] = ("", "")  # the language codes of source and reference; empty if unknown
     options: Mapping[str, Any] = field(default_factory=dict)  # of the metrics: lowercase and tokenize
@@ -55,14 +56,15 @@ class EvaluationSet:
         texts, names = list(references.values()), list(references)
         languages = language_of(str(source)) if source else "", language_of(names[-1])
         options = {"lowercase": lowercase, "tokenize": tokenize or choose_tokenizer(texts[0], messages.append)}
-        return cls(texts, sources, ", ".join(names), languages, options, messages)
+        return cls(texts, sources, str(source or ""), ", ".join(names), languages, options, messages)
 
 
 class Translations(NamedTuple):
-    """The translations of a test set, and the model that made them; None for a file."""
+    """The translations of a test set by one system."""
 
     results: Sequence[Result]
-    translator: Translator | None = None
+    path: str = "model"  # the file or folder of the system; "model" for a loaded one
+    translator: Translator | None = None  # None for a file
     beams: int | None = None
 
     @property
@@ -88,8 +90,8 @@ def is_model(system: System) -> bool:
     return isinstance(system, Translator) or any(map(os.path.isdir, split_folders(system)))
 
 
-def name_of(system: object) -> str:
-    """The name of a system in a report: its path, or "model" for a loaded one."""
+def path_of(system: object) -> str:
+    """The file or folder of a system, or "model" for a loaded one."""
     return str(system) if isinstance(system, str | Path) else "model"
 
 
@@ -103,23 +105,22 @@ def translate(
     progress: Progress | None,
 ) -> Translations:
     """The translations of a test set, made by a model or read from a file."""
-    name = name_of(system)
+    path, results, translator = path_of(system), list[Result](), None
     if not is_model(system):
-        translations = Translations([Result(line) for line in read_test(name)])
-        check_lines({test.reference_names: test.references[0], name: translations.results})
+        results += map(Result, read_test(path))
+        check_lines({test.reference_names: test.references[0], path: results})
     elif test.sources is None:
-        raise ConfigError(f"{name} is a model: give the text to translate with --source FILE")
+        raise ConfigError(f"{path} is a model: give the text to translate with --source FILE")
     else:
         translator = system if isinstance(system, Translator) else Translator.load(system, device, config or {})
-        results: list[Result] = []
         for result in translator.stream(test.sources, beams=beams):
             results.append(result._replace(text=one_line(result.text).rstrip()))
             if progress is not None:
                 progress(len(results), len(test.sources))
-        translations = Translations(results, translator, beams)
+    translations = Translations(results, path, translator, beams)
     if test.sources is not None and reads_like_source(translations.texts, test.sources, test.references[0]):
         files = f"--source and not like --reference ({test.reference_names})"
         test.messages.append(
-            f"the translations of {name} read like {files}: are the files swapped, or of another model?"
+            f"the translations of {path} read like {files}: are the files swapped, or of another model?"
         )
     return translations

@@ -22,7 +22,6 @@ from regard.inspection.drawing import series, smooth
 from regard.inspection.trace import Trace
 from regard.models.folder import MODEL
 from regard.results import counted, format_duration
-from regard.training import journal
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
 from regard.training.events import Observer, Say
 from regard.training.train import train
@@ -62,16 +61,16 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
     trained = train(data / "train.en", data / "train.fr", out=model, valid=valid, say=say, observe=observe, **options)
     if not trained.finished:
         return {"finished": False, "signal": trained.signal}
-    checksum, entries = folders.read_checksums(model)[MODEL], journal.read(model / journal.FILE)
+    checksum = folders.read_checksums(model)[MODEL]
     results: dict[str, Any] = folders.read_json(out / FACTS, optional=True)
     if results and results["model"] == checksum and all((out / name).is_file() for name in PAGES):
         say("the demo was finished before")
         return results
     path, _ = latest_checkpoint(model)
     assert path is not None
+    entries, training_end = trained.history, time.perf_counter()
     training_seconds = float(folders.read_json(path / PROGRESS)["seconds"])
-    training_seconds += sum(float(line["seconds"]) for line in entries if line["kind"] == "validation")
-    training_end = time.perf_counter()
+    training_seconds += sum(float(entry["seconds"]) for entry in entries if entry["kind"] == "validation")
     say("3  score it on sentences it has not seen")
     source, reference, text = data / "test.en", data / "test.fr", data / "train.fr"
     scores = evaluate(model, source=source, reference=reference, train=text, device=device)

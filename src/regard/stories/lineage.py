@@ -172,23 +172,22 @@ class Race:
     def score(self) -> dict[str, Any]:
         """The scores, parameters and losses of all models."""
         sources, references = (_lines(self.out / "data" / f"test.{language}") for language in ("en", "fr"))
-        results = []
+        racers = []
         for name in RECIPES:
             self.say(f"scoring {name}")
             translated = Translator.load(self.folder(name), self.device).translate(sources, beams=1, warn=False)
             texts = [result.text for result in translated]
             score = corpus_scores(texts, references, metrics=["bleu"])["bleu"]
-            results.append(
-                {
-                    "name": name,
-                    "bleu": score.score,
-                    "signature": score.signature,
-                    "by_length": by_length(texts, references, lengths=LENGTHS),
-                    "parameters": count(self.folder(name)).total,
-                    "curve": [(x["update"], x["valid_loss"]) for x in self.journal(name) if x["kind"] == "validation"],
-                }
-            )
-        return {"racers": results, "sentences": len(sources)}
+            racer = {
+                "name": name,
+                "bleu": score.score,
+                "signature": score.signature,
+                "by_length": by_length(texts, references, lengths=LENGTHS),
+                "parameters": count(self.folder(name)).total,
+                "curve": [(x["update"], x["valid_loss"]) for x in self.journal(name) if x["kind"] == "validation"],
+            }
+            racers.append(racer)
+        return {"racers": racers, "sentences": len(sources)}
 
 
 def run(
@@ -252,7 +251,7 @@ def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
     racers = results["racers"]
     buckets = [{**row[0], "systems": row} for row in zip(*(racer["by_length"] for racer in racers), strict=True)]
     curves = {racer["name"]: racer["curve"] for racer in racers}
-    losses = charts.curve_chart(curves, "loss, nats per token", "update") if any(curves.values()) else "No validation."
+    losses = charts.curve_chart(curves, "loss, nats per token", "update")
     cells = []
     for name, shown in maps.items():
         if isinstance(shown, str):

@@ -23,7 +23,6 @@ class Determiner(NamedTuple):
 class VerbForm(NamedTuple):
     """The English form of a verb with the words around it, and its French modal and tense."""
 
-    voice: str  # active, passive or copula
     auxiliary: str
     negation: str
     adverb: str
@@ -78,7 +77,7 @@ ETRE, AVOIR = conjugate("être"), conjugate("avoir")
 COMPOUND_TENSES = {"past": "present", "perfect": "present", "pluperfect": "imperfect"}  # tense of their auxiliary
 
 
-def _verb_form(voice: str, english: str, entry: str) -> list[VerbForm]:
+def _verb_form(english: str, entry: str) -> list[VerbForm]:
     """A verb form, repeated by its weight, from a line such as `"did not BASE" = "past, 6"`."""
     french, weight, *traits = entry.split(", ")
     modal, _, tense = french.rpartition(" ")
@@ -89,14 +88,12 @@ def _verb_form(voice: str, english: str, entry: str) -> list[VerbForm]:
         parts.append(part.lower())
     negation, adverb, link, form = parts
     conjugated, flags = conjugate(modal) if modal else None, ("habitual" in traits, "undated" not in traits)
-    row = VerbForm(voice, rest.strip(), negation, adverb, link, form, conjugated, tense, len(english.split()), *flags)
+    row = VerbForm(rest.strip(), negation, adverb, link, form, conjugated, tense, len(english.split()), *flags)
     return [row] * int(weight)
 
 
 VERB_FORMS = {
-    voice: {
-        frame: [form for line in rows.items() for form in _verb_form(voice, *line)] for frame, rows in frames.items()
-    }
+    voice: {frame: [form for line in rows.items() for form in _verb_form(*line)] for frame, rows in frames.items()}
     for voice, frames in WORDS["verb_forms"].items()
 }
 

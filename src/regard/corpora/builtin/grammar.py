@@ -279,7 +279,7 @@ def verb_group(
     auxiliary = d.say(forms[subject.person] if forms else form.auxiliary)
     negation, adverb = d.say(form.negation), d.say(form.adverb)
     tense, french = form.tense, words.ETRE
-    if form.voice == "active":
+    if verb.pattern not in AGREEING:
         name = form.form if form.form != "present" else "third" if subject.person == THIRD else "base"
         main, french = d.say(getattr(verb, name) + verb.particle), verb.french
         if tense == "past" and "stative" in verb.traits:
@@ -309,7 +309,7 @@ def verb_group(
     if adverb:
         d.add(words.ADVERBS[form.adverb], adverb)
     d.french += [*clitic, *after] if form.modal else after
-    if form.voice == "passive":
+    if verb.pattern == "passive":
         d.add(verb.french.participle[subject.agreement], d.say(verb.participle))
     elif verb.noun:
         d.add(verb.noun, main)
