@@ -1,6 +1,6 @@
 """Distillation on Multi30k English-German: a teacher and a student of two cores, through the same engine.
 
-Trains both where they are not finished yet (half an hour); `--folder` keeps them and their translations.
+Trains both (half an hour), or measures finished ones: `--folder` holds or keeps `teacher` and `student`.
 """
 
 from __future__ import annotations
@@ -66,14 +66,17 @@ def main(folder: str = "", minutes: float = 15, rounds: int = 3) -> bool:
 
 def train(data: Path, runs: Path, minutes: float) -> tuple[Path, Path]:
     """The folders of a teacher and of its student; finished ones stay as they are."""
+    teacher, student = runs / "teacher", runs / "student"
+    if (student / "model.safetensors").exists():
+        return teacher, student
     runs.mkdir(parents=True, exist_ok=True)
     recipe = runs / "teacher.toml"
     recipe.write_text(TEACHER)
     files = [data / f"train.{language}.gz" for language in ("en", "de")]
     options: dict[str, Any] = {"valid": (data / "val.en.gz", data / "val.de.gz"), "minutes": minutes, "device": "cpu"}
-    regard.train(*files, out=runs / "teacher", recipe=str(recipe), **options)
-    regard.distill(runs / "teacher", *files, out=runs / "student", **options)
-    return runs / "teacher", runs / "student"
+    regard.train(*files, out=teacher, recipe=str(recipe), **options)
+    regard.distill(teacher, *files, out=student, **options)
+    return teacher, student
 
 
 def load(folder: Path) -> Translator:
