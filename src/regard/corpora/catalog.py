@@ -112,18 +112,10 @@ def table() -> list[dict[str, str]]:
     for entry in ENTRIES:
         form = _usable_form(entry)
         verified = form is None or all(file.sha256 for file in form.files)
-        rows.append(
-            {
-                "name": entry.name,
-                "languages": " ".join(entry.languages),
-                "size": entry.size,
-                "licence": entry.licence,
-                "where": locate(entry),
-                "checksum": ("sha256" if verified else "not verified") if entry.forms else "none needed",
-                "description": entry.description,
-                "source": entry.source,
-            }
-        )
+        status = ("sha256" if verified else "not verified") if entry.forms else "none needed"
+        row = entry._asdict() | {"languages": " ".join(entry.languages), "where": locate(entry), "checksum": status}
+        del row["forms"]
+        rows.append(row)
     return rows
 
 

@@ -93,14 +93,13 @@ class Evaluation(Page):
         signatures = [[f"{METRICS[name]} {score.signature}"] for name, score in self.scores.items()]
         lengths, frequencies = [], []
         for x in self.by_length:
-            interval = f"{x['low']:z.1f} to {x['high']:z.1f}"
-            size = format_range(x["from"], x["to"]), f"{x['sentences']:,}"
-            lengths.append([*size, f"{x['bleu']:.1f}", interval, "few" * x["small"]])
+            cells = f"{x['sentences']:,}", f"{x['bleu']:.1f}", f"{x['low']:z.1f} to {x['high']:z.1f}"
+            lengths.append([format_range(x["from"], x["to"]), *cells, "few" * x["small"]])
         for x in self.by_frequency:
-            if x["words"]:
-                interval = f"{100 * x['low']:.1f} to {100 * x['high']:.1f}"
-                size = format_range(x["from"], x["to"]), f"{x['words']:,}"
-                frequencies.append([*size, f"{100 * x['f1']:.1f}", interval, "few" * (x["words"] < FEW_WORDS)])
+            if words := x["words"]:
+                f1, low, high = (f"{100 * x[name]:.1f}" for name in ("f1", "low", "high"))
+                cells = f"{words:,}", f1, f"{low} to {high}"
+                frequencies.append([format_range(x["from"], x["to"]), *cells, "few" * (words < FEW_WORDS)])
         facts = []
         if self.warnings is not None:
             counts = ", ".join(f"{kind} {number:,}" for kind, number in self.warnings.items()) or "none"

@@ -44,8 +44,6 @@ class Perplexity(Report):
     characters: int  # including line ends
     window: int  # the window size in tokens; windows do not overlap
     signature: str  # the settings that determine the numbers, in the style of sacreBLEU
-    masked: float | None = None  # the share of tokens masked for a bert
-    seed: int | None = None  # the seed that chose them
     perplexity_per_word: float | None = None  # for a gpt, unless infinite (a script without spaces)
     bits_per_character: float | None = None  # for a gpt
 
@@ -53,18 +51,15 @@ class Perplexity(Report):
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def tables(self) -> list[Table]:
-        window = f"windows of {self.window:,} tokens without overlap"
-        if self.masked is not None:
-            window += f", {self.masked:.0%} of them masked, seed {SEED}"
         rows = [
-            [f"perplexity per token, {window}", f"{self.perplexity:,.2f}"],
+            [f"perplexity per token, windows of {self.window:,} tokens without overlap", f"{self.perplexity:,.2f}"],
             [f"nats per token, {self.predicted:,} of {self.tokens:,} tokens predicted", f"{self.nats:.4f}"],
         ]
         if self.perplexity_per_word is not None:
             rows.append([f"perplexity per word, {self.words:,} words and lines", f"{self.perplexity_per_word:,.2f}"])
         if self.bits_per_character is not None:
             rows.append([f"bits per character, {self.characters:,} characters", f"{self.bits_per_character:.4f}"])
-        return [Table(["", ""], rows)]
+        return [Table(["", ""], rows), Table(["signature"], [[self.signature]])]
 
 
 @torch.no_grad()
@@ -121,9 +116,7 @@ def measure(
         if (word_nats := mean * tokens / max(words, 1)) < MAX_EXPONENT:
             of_family["perplexity_per_word"] = math.exp(word_nats)
     else:
-        masked = config.text.mask_probability
-        of_family["signature"] += f"|masked:{masked:g}|seed:{SEED}"
-        of_family |= {"masked": masked, "seed": SEED}
+        of_family["signature"] += f"|masked:{config.text.mask_probability:g}|seed:{SEED}"
     return Perplexity(
         system=system,
         family=config.model.family,

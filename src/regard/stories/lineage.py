@@ -35,6 +35,7 @@ from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
 from regard.training.events import Say
 from regard.training.sizing import time_update
+from regard.training.train import restored_state
 from regard.translation.explain import explain
 from regard.translation.translator import Translator
 
@@ -116,15 +117,12 @@ class Race:
         configs = {name: find_config(recipe).with_values(self.settings(name)) for name, recipe in RECIPES.items()}
         files, valid = (Files(data / f"{part}.en", data / f"{part}.fr", False) for part in ("train", "valid"))
         tokenizers = make_tokenizers([files], configs[BASELINE].text, lambda _: None)
-        seconds, threads, runtime = {}, torch.get_num_threads(), Runtime(self.device, 0, 1)
-        torch.set_num_threads(1)
-        try:
+        seconds, runtime = {}, Runtime(self.device, 0, 1)
+        with restored_state(self.device, threads=1):
             for name, config in configs.items():
                 config = config.with_values([f"model.vocabulary={tokenizers.source.size}"])
                 prepared, full = prepare([files], valid, config, tokenizers, lambda _: None), config.train.batch_tokens
                 seconds[name] = time_update(config, prepared, runtime, lambda c: build(c.model), cpu_tokens=full)
-        finally:
-            torch.set_num_threads(threads)
         return seconds
 
     def command(self, name: str, updates: int) -> list[str]:
