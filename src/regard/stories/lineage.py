@@ -26,6 +26,7 @@ from regard.counting import count
 from regard.errors import FolderError, RunError
 from regard.evaluation.metrics import by_length, corpus_scores
 from regard.evaluation.pages import by_length as length_chart
+from regard.evaluation.systems import read_test
 from regard.inspection import charts, pages
 from regard.inspection.attribution import Map, attention
 from regard.models import build
@@ -158,7 +159,7 @@ class Race:
                         continue
                     del running[name]
                     if code:
-                        lines = _lines(self.folder(name).with_suffix(".log"))
+                        lines = self.folder(name).with_suffix(".log").read_text(encoding="utf-8").splitlines()
                         raise RunError(f"{name} did not finish: {lines[-1] if lines else f'exit code {code}'}")
                     self.say(f"{name}: finished")
         finally:
@@ -169,7 +170,7 @@ class Race:
 
     def score(self) -> dict[str, Any]:
         """The scores, parameters and losses of all models."""
-        sources, references = (_lines(self.out / "data" / f"test.{language}") for language in ("en", "fr"))
+        sources, references = (read_test(self.out / "data" / f"test.{language}") for language in ("en", "fr"))
         racers = []
         for name in RECIPES:
             self.say(f"scoring {name}")
@@ -219,10 +220,6 @@ def run(
         folders.write_file(out / "index.html", page(results, maps), force=True)
         folders.write_file(out / "race.json", json.dumps(results, indent=2) + "\n", force=True)
     return results
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
 
 
 def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
