@@ -183,36 +183,38 @@ def compare_translations(translations: Mapping[str, Translations], test: Evaluat
         ]
         by_length.append({**shared, "systems": bleu})
     first, *others = systems
-    against = []
-    for name in others:
-        columns = chrf[name], chrf[first], systems[name], systems[first]
-        pairs: list[dict[str, Any]] = [
-            {"line": line, "gap": x - y, "chrf": x, "baseline_chrf": y, "text": text, "baseline_text": baseline_text}
-            for line, (x, y, text, baseline_text) in enumerate(zip(*columns, strict=True), 1)
-        ]
-        gaps = [pair["gap"] for pair in pairs]
-        ranked = sorted((pair for pair in pairs if pair["gap"]), key=lambda pair: -abs(pair["gap"]))
-        differing = sum(map(operator.ne, systems[name], systems[first]))
-        better, equal, worse = sum(gap > 0 for gap in gaps), gaps.count(0), sum(gap < 0 for gap in gaps)
-        summary = f"chrF higher in {counted(better, 'sentence')}, equal in {equal:,}, lower in {worse:,}"
-        against.append(
-            {
-                "system": name,
-                "baseline": first,
-                "differing": differing,
-                "better": better,
-                "equal": equal,
-                "worse": worse,
-                "summary": f"{name} against {first}: {summary if differing else 'all translations are identical'}",
-                "different": ranked[:MAX_DIFFERENT],
-            }
-        )
     return Comparison(
         scores=scores,
         signatures=signatures,
         by_length=by_length,
-        against=against,
+        against=[_contrast(name, first, systems, chrf) for name in others],
         test=test,
         translations=translations,
         messages=test.messages,
     )
+
+
+def _contrast(
+    name: str, baseline: str, systems: Mapping[str, Sequence[str]], chrf: Mapping[str, Sequence[float]]
+) -> dict[str, Any]:
+    """A system against the baseline: how many sentences are better or worse, and those whose chrF differs most."""
+    columns = chrf[name], chrf[baseline], systems[name], systems[baseline]
+    pairs: list[dict[str, Any]] = [
+        {"line": line, "gap": x - y, "chrf": x, "baseline_chrf": y, "text": text, "baseline_text": baseline_text}
+        for line, (x, y, text, baseline_text) in enumerate(zip(*columns, strict=True), 1)
+    ]
+    ranked = sorted((pair for pair in pairs if pair["gap"]), key=lambda pair: -abs(pair["gap"]))
+    better = sum(pair["gap"] > 0 for pair in pairs)
+    equal, worse = len(pairs) - len(ranked), len(ranked) - better
+    differing = sum(map(operator.ne, systems[name], systems[baseline]))
+    summary = f"chrF higher in {counted(better, 'sentence')}, equal in {equal:,}, lower in {worse:,}"
+    return {
+        "system": name,
+        "baseline": baseline,
+        "differing": differing,
+        "better": better,
+        "equal": equal,
+        "worse": worse,
+        "summary": f"{name} against {baseline}: {summary if differing else 'all translations are identical'}",
+        "different": ranked[:MAX_DIFFERENT],
+    }
