@@ -43,7 +43,7 @@ def test_one_thing_has_no_plural() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, "…"), (45, "45 s"), (720, "12 min"), (12000, "3 h 20 min"), (190000, "2 d 4 h")],
+    [(45, "45 s"), (720, "12 min"), (12000, "3 h 20 min"), (190000, "2 d 4 h")],
 )
-def test_a_duration_is_formatted_in_two_units(seconds: float | None, text: str) -> None:
+def test_a_duration_is_formatted_in_two_units(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text

@@ -101,10 +101,8 @@ def with_unit(number: float, unit: str) -> str:
     return f"{number:.3g} E{unit}"
 
 
-def format_duration(seconds: float | None) -> str:
-    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`; `…` for None."""
-    if seconds is None:
-        return "…"
+def format_duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

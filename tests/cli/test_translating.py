@@ -266,6 +266,14 @@ def test_existing_files_and_the_input_are_not_overwritten(folders: Path, tmp_pat
         regard("translate", folders / "translator", path, "--out", tmp_path / "out.txt")
 
 
+def test_two_outputs_of_one_name_are_refused(folders: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the bird\n")
+    outputs = ["--out", tmp_path / "x.html", "--trace", tmp_path / "x.html"]
+    with pytest.raises(ConfigError, match="--out and --trace are both"):
+        regard("translate", folders / "translator", tmp_path / "text.txt", *outputs)
+    assert not (tmp_path / "x.html").exists()
+
+
 def test_generate_prints_the_prompt_and_its_continuation(folders: Path) -> None:
     done = regard("generate", folders / "gpt", "the old", "--tokens", "5", "--greedy")
     assert done.stdout.startswith("the old")

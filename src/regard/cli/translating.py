@@ -83,7 +83,9 @@ def translate(
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
     options.check_output(out, file, force=force)
-    options.check_output(trace, file, out, force=force)
+    options.check_output(trace, file, force=force)
+    if trace is not None and trace == out:
+        raise ConfigError(f"--out and --trace are both {out}: choose another name for one of them")
     Config().with_values(values)  # a wrong field is reported before torch is imported
     from regard.decoding.glossary import Glossary
     from regard.devices import find_device

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from regard.errors import ConfigError, DataError, did_you_mean
+from regard.results import counted
 from regard.text.scripts import script
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
@@ -251,6 +252,8 @@ def check_lines(texts: Mapping[str, Sequence[object]]) -> None:
     (first, lines), *others = texts.items()
     for name, other in others:
         if len(other) != len(lines):
-            raise DataError(f"{name} has {len(other):,} lines and {first} {len(lines):,}: the numbers must be equal")
+            raise DataError(
+                f"{name} has {counted(len(other), 'line')} and {first} {len(lines):,}: the numbers must be equal"
+            )
     if not lines:
         raise DataError(f"{first} has no lines: there is nothing to score")

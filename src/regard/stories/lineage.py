@@ -31,6 +31,7 @@ from regard.inspection import charts, pages
 from regard.inspection.attribution import Map, attention
 from regard.models import build
 from regard.models.folder import MODEL
+from regard.results import counted
 from regard.training import journal
 from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
@@ -108,7 +109,7 @@ class Race:
             processes = self.at_once if self.device.type == "cpu" else 1  # on a GPU they take turns
             round_seconds = max(sum(seconds.values()) / processes, max(seconds.values()))  # one update of each
             planned = max(20, int(TRAINING_SHARE * 60 * minutes / round_seconds))
-        self.say(f"{planned:,} updates for each of {len(RECIPES)} models")
+        self.say(f"{counted(planned, 'update')} for each of {len(RECIPES)} models")
         folders.write_file(path, json.dumps({"corpus": corpus, "updates": planned}) + "\n", force=True)
         return planned
 
