@@ -8,9 +8,9 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="there is no Triton on this system")
 
-from regard.attention import slots
+from regard.attention import multihead
 from regard.attention.core import attend
-from regard.attention.slots import Slots
+from regard.attention.multihead import Slots
 from regard.decoding import device
 from regard.kernels import decoding
 from regard.models import tree_map
@@ -40,7 +40,7 @@ def test_attention_through_the_table_is_that_of_gathered_keys(
     query = torch.randn(rows, heads, 1, size, device=DEVICE)
     copied = Slots(*(x.clone() for x in made))
     ours = decoding.attend_to_slots(query, made, scale=0.25)
-    key, value, mask = slots.gather(copied)
+    key, value, mask = multihead.gather(copied)
     key, value = (x.repeat_interleave(heads // groups, 1) for x in (key, value))
     expected, _ = attend(query, key, value, "scaled_dot", mask)
     assert torch.allclose(ours, expected, atol=1e-5)

@@ -1,6 +1,6 @@
 """Multi-head attention: several attentions side by side, each on its own projection, and one output projection.
 
-B batch, H heads, G key-value heads, Q queries, K keys, D head size.
+B batch, H heads, G key-value heads, Q queries, K keys, D head size; R rows (hypotheses of a search), L slots.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.attention.core import attend_unchecked
 from regard.attention.masks import Packed
 from regard.attention.positions import rotate
 from regard.attention.prepacked import PrepackedLinear
-from regard.attention.scores import make_score
-from regard.attention.slots import Slots, attend_in_kernel, gather
+from regard.attention.scores import Score, as_product, make_score
 from regard.errors import ConfigError
 
+decoding = kernels.find("decoding")
 Rotation = tuple[Tensor, Tensor]  # cosines and sines of rotary positions
 
 
@@ -28,6 +29,21 @@ class Memory(NamedTuple):
 
     key: Tensor
     value: Tensor
+
+
+class Slots(NamedTuple):
+    """Keys and values of the hypotheses of a search, and those of the token that is written now.
+
+    They are written in place and never moved. When a beam search reorders its hypotheses, only a table changes: it says
+    in which row each token of a hypothesis was written, and attention follows it.
+    """
+
+    key: Tensor  # (R, G, L, D)
+    value: Tensor  # (R, G, L, D)
+    table: Tensor  # (R, L) row in which each token of a hypothesis was written
+    positions: Tensor  # (R,) slot of the new token; the slots after it are empty
+    new_key: Tensor  # (R, G, 1, D)
+    new_value: Tensor  # (R, G, 1, D)
 
 
 def initialise(layer: nn.Linear, blocks: Sequence[int] | None = None) -> None:
@@ -128,3 +144,29 @@ class MultiHead(nn.Module):
             return self.in_proj(x, rows)
         bias = None if self.in_proj.bias is None else self.in_proj.bias[rows]
         return F.linear(x, self.in_proj.weight[rows], bias)
+
+
+# Slots.
+
+
+def attend_in_kernel(query: Tensor, slots: Slots, score: Score) -> Tensor | None:
+    """Write the new token and attend to all tokens so far: (R, H, 1, D); None if the kernel does not apply."""
+    if decoding is None or not decoding.applies(query, slots.key):
+        return None
+    product = as_product(score, query, slots.new_key)
+    if product is None:
+        return None
+    query, key, scale = product
+    if key is not slots.new_key:  # the keys in the slots would have to change too
+        return None
+    context: Tensor = decoding.attend_to_slots(query, slots, scale=scale)
+    return context
+
+
+def gather(slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
+    """Write the new token; return keys and values of each hypothesis, (R, G, L, D), and a mask of those written."""
+    rows, places = (torch.arange(size, device=slots.table.device) for size in slots.table.shape)
+    slots.key[rows, :, slots.positions] = slots.new_key[:, :, 0]
+    slots.value[rows, :, slots.positions] = slots.new_value[:, :, 0]
+    key, value = (x.transpose(1, 2)[slots.table.long(), places].transpose(1, 2) for x in (slots.key, slots.value))
+    return key, value, (places <= slots.positions[:, None])[:, None, None]

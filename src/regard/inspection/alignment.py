@@ -101,11 +101,10 @@ def extract_alignment(trace: Trace) -> list[Link]:
 
 def attention_weights(trace: Trace, candidates: Sequence[AlignmentSettings]) -> Tensor:
     """(C, T, S): the attention of target words to source words without special tokens, for each of the settings."""
-    trace.check_kind("cross")
-    # The step after a token takes it as input; the end token has none and is never aligned.
-    shifted = replace(trace, attention={"cross": trace.attention["cross"].roll(-1, 2)})
-    shifts = {settings.shift for settings in candidates}
-    by_word = {shift: (shifted if shift else trace).by_word("cross") for shift in shifts}
+    by_word = {False: trace.by_word("cross")}
+    if any(settings.shift for settings in candidates):  # the end token is the input of no step, and is never aligned
+        next_steps = trace.attention["cross"].roll(-1, 2)
+        by_word[True] = replace(trace, attention={"cross": next_steps}).by_word("cross")
     weights = torch.stack([_select(by_word[settings.shift], settings) for settings in candidates])
     for axis, side in ((1, trace.target), (2, trace.source)):
         weights = weights.index_select(axis, (~torch.tensor(side.special)).nonzero()[:, 0])

@@ -28,7 +28,7 @@ SUFFIXES = (".html", ".png", ".svg")
 CELL = 0.26  # inches; labels of 9 points at 45 degrees do not overlap
 MAX_LABEL = 30  # letters of a word
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-INK, SOFT = "#23262b", "#6b7078"
+SOFT = "#6b7078"
 NEGATIVE, ZERO, POSITIVE = "#b3372f", "#ffffff", "#0b4a8a"  # as on the pages
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
@@ -37,18 +37,12 @@ FONT = "DejaVu Sans"  # comes with matplotlib
 SVG_FONTS = ["Noto Sans", "Segoe UI", "Helvetica Neue", "Arial Unicode MS", "Arial", "sans-serif"]
 STYLE = {
     "font.size": 9,
-    "text.color": INK,
     "text.parse_math": False,  # a dollar sign starts no formula
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
-    "axes.edgecolor": "#b9b9b9",
-    "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "legend.frameon": False,
     "svg.fonttype": "none",  # keep text as text
     "svg.hashsalt": "regard",  # the same drawing is the same file
@@ -152,16 +146,14 @@ def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | Non
         axes.tick_params(length=0, pad=4)
         slanted: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor", "ha": "left"}
         for axis, side, style in ((axes.xaxis, shown.columns, slanted), (axes.yaxis, shown.rows, {})):
-            words = [
-                _writable(word if len(word) <= MAX_LABEL else word[: MAX_LABEL - 1] + "…")
-                for word in pages.words(side)["words"]
-            ]
-            axis.set_ticks([index + 0.5 for index in range(len(words))], words, **style)
+            words = (_writable(word) for word in pages.words(side)["words"])
+            labels = [word if len(word) <= MAX_LABEL else word[: MAX_LABEL - 1] + "…" for word in words]
+            axis.set_ticks([index + 0.5 for index in range(len(labels))], labels, **style)
             for label, special in zip(axis.get_ticklabels(), side.special, strict=True):
-                label.set_color(SOFT if special else INK)
+                if special:
+                    label.set_color(SOFT)
         bar = figure.colorbar(mesh, cax=figure.add_axes((1 + 0.1 / (CELL * columns), 0, 0.1 / (CELL * columns), 1)))
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(labelsize=7.5, length=2, color=SOFT, labelcolor=SOFT)
+        bar.ax.tick_params(labelsize=7.5, color=SOFT, labelcolor=SOFT)
         bar.set_label(UNITS[shown.method], fontsize=7.5, color=SOFT)
         axes.set_title(textwrap.fill(_writable(heading), letters), fontsize=9.5, fontweight="bold", pad=12)
         meaning = textwrap.fill(meaning[0].upper() + meaning[1:], int(letters * 1.3))

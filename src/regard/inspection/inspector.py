@@ -50,7 +50,7 @@ def contents(
         maps[0].picture(layer, head)  # raises if they do not exist
     layers = maps[0].values.shape[0] if maps else 1
     written, logs, least = _written(trace), trace.log_probabilities.tolist(), least_certain(trace)
-    others = [[[x.subword, round(x.log_probability, 4)] for x in step] for step in trace.alternatives]
+    alternatives = trace.alternatives or [[]] * len(logs)
     chosen, parent = list[int](), -1  # the branch of each step of the tree that became the output
     for branches, number in zip(trace.tree, trace.target.ids, strict=False):
         path = [index for index, x in enumerate(branches) if x.kept and (x.parent, x.id) == (parent, number)]
@@ -70,10 +70,8 @@ def contents(
         "layer": attribution.default_layer(layers) if layer is None else layer,
         "head": -1 if head is None else head,
         "steps": [
-            [word, subword, round(log, 4), alternatives]
-            for word, subword, log, alternatives in zip(
-                written.word, written.subwords, logs, others or [[]] * len(logs), strict=False
-            )
+            [word, subword, round(log, 4), [[x.subword, round(x.log_probability, 4)] for x in others]]
+            for word, subword, log, others in zip(written.word, written.subwords, logs, alternatives, strict=False)
         ],
         "tree": [[[x.parent, x.subword, round(x.log_probability, 3), x.kept] for x in step] for step in trace.tree],
         "chosen": chosen,
@@ -153,10 +151,7 @@ def uncovered_words(trace: Trace) -> list[int]:
     """The words of the source that hardly any attention went to, over the whole translation."""
     if "cross" not in trace.attention:
         return []
-    received = cross_attention(trace).sum(0).tolist()
-    words = zip(trace.source.words, trace.source.special, received, strict=True)
-    return [
-        index
-        for index, (word, special, weight) in enumerate(words)
-        if weight < COVERED and not special and any(map(str.isalnum, word))
-    ]
+    received, is_special = cross_attention(trace).sum(0), torch.tensor(trace.source.special, dtype=torch.bool)
+    is_word = torch.tensor([any(map(str.isalnum, word)) for word in trace.source.words], dtype=torch.bool)
+    uncovered: list[int] = ((received < COVERED) & is_word & ~is_special).nonzero()[:, 0].tolist()
+    return uncovered

@@ -74,12 +74,14 @@ def find_warnings(source: str, target: str, *, expected: Expected | None = None)
     """Warnings about a translation, from its text and that of its source."""
     expected = expected or Expected()
     source_text, target_text = TAG.sub(" ", source), TAG.sub(" ", target)
+    source_tags, target_tags = Counter(TAG.findall(source)), Counter(TAG.findall(target))
+    lost_tags, added_tags = source_tags - target_tags, target_tags - source_tags
     return [
         *_repetition(source_text, target_text),
         *_copied(source_text, target_text),
         *_script(source_text, target_text, expected.script),
-        *_numbers(source_text, target_text),
-        *_tags(source, target),
+        *_difference("numbers", *number_differences(source_text, target_text)),
+        *_difference("tags", list(lost_tags.elements()), list(added_tags.elements())),
         *_length(source, target, expected),
     ]
 
@@ -157,23 +159,11 @@ def _script(source: str, target: str, expected: str) -> Iterator[QualityWarning]
         yield QualityWarning("script", f"{problem}; {expected} is expected", foreign[:10])
 
 
-def _numbers(source: str, target: str) -> Iterator[QualityWarning]:
-    lost, added = number_differences(source, target)
-    if lost and added:
-        yield QualityWarning("numbers", f"{_listed(lost)} of the source became {_listed(added)}", lost + added)
-    else:
-        yield from _lost_or_added("numbers", lost, added)
-
-
-def _tags(source: str, target: str) -> Iterator[QualityWarning]:
-    here, there = Counter(TAG.findall(source)), Counter(TAG.findall(target))
-    yield from _lost_or_added("tags", list((here - there).elements()), list((there - here).elements()))
-
-
-def _lost_or_added(kind: str, lost: list[str], added: list[str]) -> Iterator[QualityWarning]:
-    if lost or added:
-        where = "source is not in the translation" if lost else "translation is not in the source"
-        yield QualityWarning(kind, f"{_listed(lost or added)} of the {where}", lost or added)
+def _difference(kind: str, lost: list[str], added: list[str]) -> Iterator[QualityWarning]:
+    sides = (("source", lost), ("translation", added))
+    found = [f"{_listed(words)} is only in the {side}" for side, words in sides if words]
+    if found:
+        yield QualityWarning(kind, ", and ".join(found), lost + added)
 
 
 def _ratio(source: str, target: str) -> float:

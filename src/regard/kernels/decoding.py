@@ -38,7 +38,7 @@ def can_choose(logits: Tensor, beams: int, results: int) -> bool:
 def attend_to_slots(query: Tensor, slots: Sequence[Tensor], *, scale: float) -> Tensor:
     """Write one token of every row into its slot, and attend from (R, H, 1, D) to all tokens so far.
 
-    `slots` are those of `attention.Slots`.
+    `slots` are those of `attention.multihead.Slots`.
     """
     key, value, table, positions, new_key, new_value = slots
     rows, heads, _, size = query.shape

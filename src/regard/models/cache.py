@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.masks import Packed
-from regard.attention.multihead import Memory
-from regard.attention.slots import Slots
+from regard.attention.multihead import Memory, Slots
 from regard.errors import InputError
 from regard.models.contract import tree_map
 

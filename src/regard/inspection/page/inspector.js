@@ -7,7 +7,7 @@
 function inspect(holder, data, number) {
   const METHODS = { attention: "attention", rollout: "attention rollout", value: "value-weighted attention", gradient: "integrated gradients", ablation: "ablation" };
   const KINDS = { cross: "source → target", encoder: data.family === "bert" ? "text → text" : "source → source", decoder: data.family === "gpt" ? "before → written" : "target → target" };
-  const NAMES = { cross: ["source", data.family === "film" ? "reference" : "translation"], encoder: ["read", data.family === "bert" ? "text" : "source"], decoder: ["before", data.family === "gpt" ? "continuation" : "translation"] };
+  const NAMES = { cross: ["source", data.family === "film" ? "reference" : "translation"], encoder: ["read", data.family === "bert" ? "text" : "source"], decoder: data.family === "gpt" ? ["read", "continuation"] : ["before", "translation"] };
   const maps = data.maps.map(map => ({ ...map, numbers: map.bits === 8 ? bytes(map.values) : new Uint16Array(bytes(map.values).buffer) }));
   const steps = data.steps || [], tree = data.tree || [], frames = data.frames || [];
   const root = make("div", { class: "rg" }), said = make("p", { class: "aside", "aria-live": "polite" });
@@ -90,7 +90,7 @@ function inspect(holder, data, number) {
   const pair = make("div", { class: "pair" }, aboveName, above, belowName, below, lines, tip), marks = make("p", { class: "soft" });
 
   function drawSentences() {
-    const kind = maps.length ? map().kind : "cross", names = data.family === "gpt" ? ["read", "continuation"] : NAMES[kind];
+    const names = NAMES[maps.length ? map().kind : "cross"];
     aboveName.textContent = names[0];
     belowName.textContent = names[1];
     above.setAttribute("aria-label", names[0]);
