@@ -87,12 +87,11 @@ def test_every_point_of_a_chart_has_its_interval(facts: dict) -> None:
     assert all('<path class="interval"' in point for point in points)
 
 
-def test_a_small_bucket_is_hollow_and_its_line_is_dashed(facts: dict) -> None:
+def test_a_small_bucket_is_hollow(facts: dict) -> None:
     few = {"from": 1, "to": 9, "sentences": 4, "bleu": 40.0, "low": 30.0, "high": 50.0, "small": True}
     many = {**few, "from": 10, "to": 19, "small": False}
     html = evaluation_page("x", {**facts, "by_length": [few, many], "by_frequency": []}, [], "y")
     assert re.findall(r'<g class="([^"]*)"', html) == ["point s0 few", "point s0"]
-    assert re.findall(r'<line class="(path [^"]*)"', html) == ["path s0 few"]
 
 
 # Headlines.

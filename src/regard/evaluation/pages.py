@@ -109,7 +109,7 @@ def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
             groups.append(charts.Group(x["from"], x["to"], x["words"], x["words"] < charts.FEW_WORDS, [f1]))
     axis = f"frequency of a word in {Path(result['frequencies_from']).name}; below, the number of words"
     few = f"fewer than {charts.FEW_WORDS} words"
-    frequencies = charts.interval_chart(groups, ["F1"], "F1 in percent", axis, few=few, joined=False)
+    frequencies = charts.interval_chart(groups, ["F1"], "F1 in percent", axis, few=few)
     scores = []
     for metric, name in METRICS.items():
         score = result[metric]

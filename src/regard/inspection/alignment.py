@@ -379,32 +379,31 @@ class Aligner:
 
         Pairs with an empty side have none; those that are too long are counted in `left_out`.
         """
-        prefix = f"{self.tag} " if self.tag else ""
-        texts = [(prefix + source, target) for source, target in pairs]
-        sources, targets = (
-            tokenizer.encode_batch([pair[side] for pair in texts]) for side, tokenizer in enumerate(self.tokenizers)
-        )
+        sources = [f"{self.tag} {source}" if self.tag else source for source, _ in pairs]
+        targets = [target for _, target in pairs]
+        source_ids = self.tokenizers.source.encode_batch(sources)
+        target_ids = self.tokenizers.target.encode_batch(targets)
         model = self.config.model
         max_length = min([self.config.text.max_length, *[model.max_positions - 1] * model.has_position_table])
         fitting = []
         for number, pair in enumerate(pairs):
-            if max(len(sources[number]), len(targets[number])) > max_length:
+            if max(len(source_ids[number]), len(target_ids[number])) > max_length:
                 self.left_out[f"longer than {max_length} tokens"] += 1
-            elif all(text.strip() for text in pair) and sources[number] and targets[number]:
+            elif all(text.strip() for text in pair) and source_ids[number] and target_ids[number]:
                 fitting.append(number)
 
         def trace_batch(batch: Sequence[int]) -> list[Trace]:
             return trace(
                 self.model,
-                [[*sources[number], self.tokenizers.source.special.end] for number in batch],
-                [Hypothesis(targets[number], 0.0, 0.0, True, []) for number in batch],
+                [[*source_ids[number], self.tokenizers.source.special.end] for number in batch],
+                [Hypothesis(target_ids[number], 0.0, 0.0, True, []) for number in batch],
                 self.tokenizers,
-                texts=[texts[number][0] for number in batch],
-                target_texts=[texts[number][1] for number in batch],
+                texts=[sources[number] for number in batch],
+                target_texts=[targets[number] for number in batch],
                 top=0,
             )
 
-        sizes = [len(sources[number]) + len(targets[number]) + 2 for number in fitting]
+        sizes = [len(source_ids[number]) + len(target_ids[number]) + 2 for number in fitting]
         limit = BATCH_TOKENS[next(self.model.parameters()).device.type]
         for places in batch_by_length(sizes, ["\n".join(pairs[number]) for number in fitting], limit):
             batch = [fitting[place] for place in places]
@@ -432,8 +431,8 @@ def combined_weights(pairs: Sequence[Texts], forward: Aligner, backward: Aligner
         weights[number] = attention_weights(traced, [forward.settings])[0]
     if backward is None:
         return weights
-    back = combined_weights([(target, source) for source, target in pairs], backward)
-    return [here * there.T for here, there in zip(weights, back, strict=True)]
+    reverse_weights = combined_weights([(target, source) for source, target in pairs], backward)
+    return [one * other.T for one, other in zip(weights, reverse_weights, strict=True)]
 
 
 # Choosing settings.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from itertools import pairwise
 from typing import NamedTuple
 
 from regard.inspection.pages import fold, table
@@ -59,8 +58,6 @@ def _chart(
     axis: str,
     heights: Mapping[float, str],
     places: Sequence[tuple[float, str, str]],
-    *,
-    joined: bool = True,
     legend: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Series under a legend, which may have further keys with their meanings.
@@ -78,12 +75,9 @@ def _chart(
         drawn.append(f'<text x="{_x(share)}" y="{floor + 18:.1f}">{label}</text>')
         if below:
             drawn.append(f'<text class="size" x="{_x(share)}" y="{floor + 38:.1f}">{below}</text>')
-    for number, points in enumerate(series.values()):  # the lines of a series, then its points above their intervals
-        colour = f"s{number % 6}"
-        for one, two in pairwise(points) if joined else ():
-            few = " few" * (one.hollow or two.hollow)
-            line = f'x1="{_x(one.x)}" y1="{_y(one.y)}" x2="{_x(two.x)}" y2="{_y(two.y)}"'
-            drawn.append(f'<line class="path {colour}{few}" {line}/>')
+    for number, points in enumerate(series.values()):  # the line of a series, then its points above their intervals
+        colour, corners = f"s{number % 6}", " ".join(f"{_x(point.x)},{_y(point.y)}" for point in points)
+        drawn.append(f'<polyline class="path {colour}" points="{corners}"/>')
         for point in points[:: math.ceil(len(points) / MAX_MARKED) or 1]:
             low, high = map(_y, point.interval or (point.y, point.y))
             drawn.append(
@@ -116,9 +110,7 @@ def format_range(first: int, last: int | None) -> str:
     return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
 
 
-def interval_chart(
-    groups: Sequence[Group], names: Sequence[str], unit: str, axis: str, *, few: str = "", joined: bool = True
-) -> str:
+def interval_chart(groups: Sequence[Group], names: Sequence[str], unit: str, axis: str, *, few: str = "") -> str:
     """Scores with their intervals over buckets, as a chart and as a table.
 
     `few` is the meaning of hollow points, those of small buckets, in the legend.
@@ -151,7 +143,7 @@ def interval_chart(
     if few and any(group.small for group in groups):
         legend.append((_key("few", f'<path d="{SHAPES[0]}"/>'), few))
     heights = {height(value): f"{value:g}" for value in round_ticks(low, high)}
-    chart = _chart(series, unit, axis, heights, places, joined=joined, legend=legend)
+    chart = _chart(series, unit, axis, heights, places, legend)
     return chart + fold("as a table", table(["", *(label for _, label, _ in places)], rows))
 
 

@@ -40,6 +40,7 @@ STYLE = {
     "text.parse_math": False,  # a dollar sign starts no formula
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
+    "axes.edgecolor": "#b9b9b9",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "grid.color": "#e6e6e6",

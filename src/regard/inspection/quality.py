@@ -127,15 +127,15 @@ def _loop(text: str) -> tuple[str, int]:
 
 
 def _copied(source: str, target: str) -> Iterator[QualityWarning]:
-    here, there, words = _units(source), _units(target), WORD.findall(target)
+    source_units, units, words = _units(source), _units(target), WORD.findall(target)
     unspaced = script(target) in UNSPACED_SCRIPTS
-    if here == there and len(there) >= (6 if unspaced else 2) and not all(word[:1].isupper() for word in words):
+    if units == source_units and len(units) >= (6 if unspaced else 2) and not all(word[:1].isupper() for word in words):
         yield QualityWarning("copied", "the translation is a copy of the source", [target])
-    elif not unspaced and len(here) * len(there) <= MAX_COMPARED:
-        start, _, size = SequenceMatcher(None, there, here, autojunk=False).find_longest_match()
+    elif not unspaced and len(source_units) * len(units) <= MAX_COMPARED:
+        start, _, size = SequenceMatcher(None, units, source_units, autojunk=False).find_longest_match()
         copied = words[start : start + size]
         lower = sum(word[:1].islower() for word in copied)  # names may be copied
-        if size >= max(MIN_COPIED, len(there) / 2) and lower >= size / 2:
+        if size >= max(MIN_COPIED, len(units) / 2) and lower >= size / 2:
             text = " ".join(copied)
             yield QualityWarning("copied", f"“{text}” is copied from the source", [text])
 
@@ -218,19 +218,23 @@ def number_differences(source: str, target: str) -> tuple[list[str], list[str]]:
     number that may be spelled out in the other text is reported only if the other text has another number instead. A
     number above 12 is not reported if the other text has number words above 12.
     """
-    here, there = _digits(source), _digits(target)
-    lost = {x for x in _missing(here, there) if not _in_words(x, target)}
-    added = {x for x in _missing(there, here) if not _in_words(x, source)}
-    if not (lost and added and any(len(digits) > 2 or int(digits) > MAX_SPELLED for digits in lost | added)):
+    numbers, target_numbers = _digits(source), _digits(target)
+    lost = {digits for digits in _missing(numbers, target_numbers) if not _in_words(digits, target)}
+    added = {digits for digits in _missing(target_numbers, numbers) if not _in_words(digits, source)}
+    if not (lost and added and any(map(_is_large, lost | added))):
         # Numbers of three digits and more are hardly ever spelled out, unless they are round.
         lost, added = ({x for x in missing if len(x) > 2 and not x.endswith("00")} for missing in (lost, added))
-    return [here[digits] for digits in here if digits in lost], [there[digits] for digits in there if digits in added]
+    return [numbers[x] for x in numbers if x in lost], [target_numbers[x] for x in target_numbers if x in added]
+
+
+def _is_large(digits: str) -> bool:
+    return len(digits) > 2 or int(digits) > MAX_SPELLED
 
 
 def _in_words(digits: str, text: str) -> bool:
     """Whether a number above 12 may be written in words in a text, as in `veintidós` or `1.5 million`."""
     pattern = MILLIONS if digits.endswith("00000") else NUMBER_WORD
-    return (len(digits) > 2 or int(digits) > MAX_SPELLED) and pattern.search(text) is not None
+    return _is_large(digits) and pattern.search(text) is not None
 
 
 def _digits(text: str) -> dict[str, str]:
