@@ -154,11 +154,9 @@ def attend_in_kernel(query: Tensor, slots: Slots, score: Score) -> Tensor | None
     if decoding is None or not decoding.applies(query, slots.key):
         return None
     product = as_product(score, query, slots.new_key)
-    if product is None:
+    if product is None or product[1] is not slots.new_key:  # the keys in the slots would have to change too
         return None
-    query, key, scale = product
-    if key is not slots.new_key:  # the keys in the slots would have to change too
-        return None
+    query, _, scale = product
     context: Tensor = decoding.attend_to_slots(query, slots, scale=scale)
     return context
 
