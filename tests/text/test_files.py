@@ -22,6 +22,7 @@ from regard.text.files import (
     open_text,
     read_continuous,
     uncompressed_name,
+    written_line,
 )
 
 COMPRESS = {
@@ -296,12 +297,15 @@ def test_a_pipe_that_cannot_go_back_is_read(tmp_path):
         ("  a  b\t", "  a  b\t"),
         (" a\nb ", " a b "),
         (" \n ", ""),
-        ("a\0b", "ab"),
         ("a\u2028b\u00a0\nc", "a\u2028b\u00a0 c"),
     ],
 )
-def test_line_breaks_become_a_space_nul_is_removed_and_all_else_stays(text, line):
+def test_line_breaks_become_a_space_and_all_else_stays(text, line):
     assert one_line(text) == line
+
+
+def test_a_translation_is_written_as_a_line_without_nul():
+    assert written_line("a\0b\n\0c") == "ab c"
 
 
 def test_shards_come_in_the_order_of_their_names_without_hidden_files(tmp_path):

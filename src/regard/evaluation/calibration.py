@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from regard.evaluation.metrics import sentence_scores
 from regard.inspection import quality
-from regard.text.files import one_line
+from regard.text.files import written_line
 from regard.translation.translator import Result
 
 MAX_SENTENCES = 500  # pairs in validation.jsonl: enough to compare scores, few enough to be translated quickly
@@ -31,7 +31,7 @@ def calibrate(
 
 def scored_texts(results: Sequence[Result]) -> list[str]:
     """The translations as `regard evaluate` scores them."""
-    return [one_line(result.text).rstrip() for result in results]
+    return [written_line(result.text).rstrip() for result in results]
 
 
 def validation_lines(sources: Sequence[str], references: Sequence[str], *, tag: str) -> str:

@@ -15,7 +15,7 @@ from regard.errors import ConfigError
 from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, make_metric
 from regard.inspection.trace import Trace
 from regard.preflight.languages import reads_like_source
-from regard.text.files import language_of, one_line, read_lines
+from regard.text.files import language_of, read_lines, written_line
 from regard.translation.translator import Result, Translator
 
 Progress = Callable[[int, int], None]  # called with the number of finished sentences and their total
@@ -114,7 +114,7 @@ def translate(
     else:
         translator = system if isinstance(system, Translator) else Translator.load(system, device, config or {})
         for result in translator.stream(test.sources, beams=beams):
-            results.append(result._replace(text=one_line(result.text).rstrip()))
+            results.append(result._replace(text=written_line(result.text).rstrip()))
             if progress is not None:
                 progress(len(results), len(test.sources))
     translations = Translations(results, path, translator, beams)

@@ -254,14 +254,15 @@ def _encoding_advice(sample: bytes) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text as a line of a file: line breaks, with the spaces around them, become one space; NUL bytes are removed.
-
-    A line break at either end is removed.
-    """
-    text = text.replace("\0", "")  # a sampled byte; a file with NUL bytes is read as a binary file
+    """The text with line breaks, and the spaces around them, replaced by one space; at either end they are removed."""
     if "\n" not in text and "\r" not in text:
         return text
     return " ".join(part for part in _LINE_BREAKS.split(text) if part)
+
+
+def written_line(text: str) -> str:
+    """A translation as a line of a file, without NUL bytes: a model may write them, and no reader takes them."""
+    return one_line(text.replace("\0", ""))
 
 
 def language_of(path: str | Path | None) -> str:

@@ -21,7 +21,7 @@ from regard.evaluation.metrics import sentence_scores
 from regard.evaluation.precision import use_engine
 from regard.interop.ctranslate2 import unsupported_reason
 from regard.results import format_duration
-from regard.text.files import one_line
+from regard.text.files import written_line
 from regard.training.data import Files
 from regard.training.events import ActivityEvent, Observer, Say
 from regard.training.observers import PlainLines
@@ -170,7 +170,7 @@ def _translate_parts(
         results = translator.translate([row[0] for row in part], beams=beams, alternatives=alternatives, warn=False)
         pairs = []
         for (source, *reference), result in zip(part, results, strict=True):
-            pair = zip(fields, (source, one_line(_best(result, *reference))), strict=True)
+            pair = zip(fields, (source, written_line(_best(result, *reference))), strict=True)
             pairs.append(json.dumps(dict(pair), ensure_ascii=False) + "\n")
         folders.write_file(path, "".join(pairs), force=False)
         translated, done = translated + len(part), number * PART_LINES + len(part)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 from regard.documents.outcome import Outcome
 from regard.documents.translate import translate_lines
 from regard.errors import DataError
-from regard.text.files import display_name, lines_or_errors, one_line
+from regard.text.files import display_name, lines_or_errors, written_line
 from regard.translation.translator import Result, Translator
 
 
@@ -96,7 +96,7 @@ class LineJob:
         self.outcome.count_terms(self.lines, result.terms)
         if not self.jsonl:
             texts = [result.text, *(other.text for other in result.alternatives)]
-            return one_line(texts[0]) if len(texts) == 1 else "\t".join(" ".join(text.split()) for text in texts)
+            return written_line(texts[0]) if len(texts) == 1 else "\t".join(" ".join(text.split()) for text in texts)
         if not line.raw and not problem:
             return ""
         added: dict[str, Any] = {"translation": result.text}
