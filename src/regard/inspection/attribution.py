@@ -103,7 +103,6 @@ def check_method(method: str, kind: str | None) -> None:
 
 def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str | None = None) -> Map:
     """The map of a trace by one method. Gradient, ablation and value need the model; for a gpt, rollout does too."""
-    check_method(method, kind)
     kind = kind or default_kind(trace)
     if method in SIGNED and kind != default_kind(trace):
         raise InputError(f"{method} explains the output: for a {trace.family} the kind is {default_kind(trace)}")
