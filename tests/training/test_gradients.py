@@ -12,7 +12,7 @@ import torch
 from regard.config import Config
 from regard.models import build
 from regard.text.batching import collate
-from regard.training import compiled
+from regard.training import gradients
 from regard.training.events import UpdateEvent
 from regard.training.gradients import uses_compile
 from regard.training.losses import batch_loss
@@ -62,7 +62,7 @@ def test_a_compiled_model_decodes_and_records_as_before() -> None:
         return model.step(target, model.start(source, record=record), record)[0], record
 
     before, before_record = said()
-    compiled.compile_blocks(model, dynamic=True)
+    gradients.compile_blocks(model, dynamic=True)
     after, after_record = said()
     assert torch.equal(before, after)
     assert before_record.keys() == after_record.keys()

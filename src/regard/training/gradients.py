@@ -13,18 +13,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch._inductor.config
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.attention.multihead import Memory
 from regard.config import Config, TrainConfig
 from regard.devices import supports_bf16
+from regard.memory import hold_until_short
+from regard.models.blocks import Block
+from regard.models.cache import Cache
+from regard.models.layers import Embedding
 from regard.text.batching import Batch
-from regard.training.compiled import compile_blocks
 from regard.training.distributed import Runtime
 from regard.training.losses import LogitsLoss, batch_loss, logits_loss
 
 MIN_WORK_TO_COMPILE = 5e10  # updates * batch_tokens * model.size; less is not worth compiling (RECORDS.md)
 MAX_GRAPHS = 64  # each graph holds its own copy of the kernels' arguments
+MAX_VARIANTS = 64  # of a compiled part: with and without a mask, one row and many, two stacks; torch's default is 8
 SPARE_BYTES = 64 << 20  # GPU memory left free for a capture beyond what its pass needs
 NO_EXAMPLES = np.zeros(0, np.int64)
 
@@ -62,6 +68,7 @@ class Gradients:
         self._stream = torch.cuda.Stream(runtime.device) if self.uses_graphs else None  # with memory of its own
         self._scale = torch.zeros((), device=runtime.device)
         self.nll = torch.zeros((), device=runtime.device)
+        hold_until_short(self)
 
     def zero(self) -> None:
         """Set the gradients and the loss to zero."""
@@ -72,8 +79,8 @@ class Gradients:
             for parameter in self._parameters:
                 parameter.grad = None
 
-    def free_graphs(self) -> None:
-        """Delete all CUDA graphs and free their memory."""
+    def free(self) -> None:
+        """Delete all CUDA graphs; `free_memory` calls it."""
         self._graphs.clear()
 
     def accumulate(self, batch: Batch, scale: float, *, last: bool) -> None:
@@ -181,3 +188,66 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
     """The context of mixed precision, if training uses it."""
     return torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(config, device))
+
+
+# torch.compile: blocks, embeddings and loss are each compiled once and shared by all layers, because compiling a whole
+# model takes minutes and its layers are alike. Decoding and recording of attention run uncompiled.
+
+
+def compile_blocks(model: nn.Module, *, dynamic: bool) -> None:
+    """Compile the blocks and embeddings of this model for training.
+
+    Unless `dynamic`, they are compiled for the shape of the first batch, and for all shapes once another comes.
+    """
+    torch._dynamo.config.cache_size_limit = MAX_VARIANTS
+    # the compiled code must not assume equal lengths when a source and a target happen to have the same length
+    torch.fx.experimental._config.use_duck_shape = False
+    triton = torch._inductor.config.triton
+    if hasattr(triton, "mix_order_reduction"):  # it would compile another kernel for small batches, a minute each
+        triton.mix_order_reduction = False
+    encode, decode, embed = (  # None: first for one shape
+        torch.compile(part, dynamic=dynamic or None) for part in (_encode, _decode, Embedding.forward)
+    )
+    for module in model.modules():
+        if isinstance(module, Block):
+            _use(module, encode, decode)
+        elif isinstance(module, Embedding):
+            module.forward = _embedding(module, embed)  # type: ignore[method-assign]
+
+
+def _embedding(module: Embedding, embed: Any) -> Any:
+    eager = module.forward
+    return lambda *inputs: embed(module, *inputs) if torch.is_grad_enabled() else eager(*inputs)
+
+
+def _use(block: Block, encode: Any, decode: Any) -> None:
+    """Replace a block's methods. The compiled code takes no layer name or record, so that all layers share it."""
+    eager_encode, eager_decode = block.encode, block.decode
+
+    def train_encode(*arguments: Any) -> Tensor:
+        *inputs, record, _name = arguments
+        if record is not None or not torch.is_grad_enabled():
+            return eager_encode(*arguments)
+        output: Tensor = encode(block, *inputs)
+        return output
+
+    def train_decode(x: Tensor, layer: int, cache: Cache, *arguments: Any) -> tuple[Tensor, Memory]:
+        *inputs, record, _name = arguments
+        if record is not None or cache.layers or cache.capacity or not torch.is_grad_enabled():
+            return eager_decode(x, layer, cache, *arguments)
+        return decode(block, x, *inputs), NO_MEMORY
+
+    block.encode, block.decode = train_encode, train_decode  # type: ignore[method-assign, assignment]
+
+
+# training never uses a KV cache, and a compiled function that returned one would compute its gradient
+NO_MEMORY = Memory(torch.empty(0), torch.empty(0))
+EMPTY_CACHE = Cache((), torch.empty(0), torch.empty(0), length=0, unpadded=True, capacity=0)
+
+
+def _encode(block: Block, *inputs: Any) -> Tensor:
+    return Block.encode(block, *inputs, None, "")  # type: ignore[call-arg]
+
+
+def _decode(block: Block, x: Tensor, *inputs: Any) -> Tensor:
+    return Block.decode(block, x, 0, EMPTY_CACHE, *inputs, None, "")[0]  # type: ignore[call-arg]

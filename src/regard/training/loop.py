@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,7 +22,7 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.errors import RunError
 from regard.folders import delete
-from regard.memory import free_memory, in_parts, is_out_of_memory
+from regard.memory import free_memory, is_out_of_memory
 from regard.models.folder import check_shapes, copy_weights, named_tensors
 from regard.text.batching import Batch, prefetch, row_count, split_batch
 from regard.training import journal
@@ -39,15 +41,13 @@ from regard.training.data import Data
 from regard.training.distributed import Runtime, full_tensor, shard_like, to_local
 from regard.training.events import ActivityEvent, Event, Observer, ProblemEvent, UpdateEvent, ValidationEvent
 from regard.training.gradients import Gradients
-from regard.training.interrupt import StopSignal
 from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
 from regard.training.validation import Validation
 
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
-MAX_SKIP_MESSAGES = 5  # about skipped updates; the journal has all of them
 ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
 MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
-VALIDATION_GAP = 5  # with --minutes, the updates after a validation take at least so many times as long as it did
+VALIDATION_GAP = 10  # with --minutes, the updates after a validation take at least so many times as long as it did
 STOP_CHECK_EVERY = 10  # updates after which processes agree (all_reduce) on whether to stop
 
 Validate = Callable[[nn.Module], Validation]
@@ -76,7 +76,6 @@ class Training:
         self.batches: Iterator[Batch] = self._endless_batches()  # this process's shard of each of the next batches
         self.best_validation: tuple[int, Validation] | None = None  # its update and result, if it was in this process
         self.signal = 0  # the signal that asked the run to stop
-        self._skip_messages = 0
         self._cursor = (0, 0)
         self._pending: PendingUpdate | None = None
         self._runs_ahead = runs_ahead(config, runtime)
@@ -124,7 +123,8 @@ class Training:
         seconds = time.perf_counter() - start
         progress.seconds += seconds
         if not is_finite:
-            self._observe(ProblemEvent("skipped", update, self._skip_message(update, nll, norm)))
+            message = f"update {update:,} skipped: loss {nll}, gradient norm {norm}; {journal.FILE} lists all skipped ones"
+            self._observe(ProblemEvent("skipped", update, message if progress.skipped == 1 else ""))
             if progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
                 self._roll_back(self._saver)
             return None
@@ -132,16 +132,6 @@ class Training:
         event = UpdateEvent(update, loss, norm, lr, pending.tokens, progress.epoch, seconds)
         self._observe(event)
         return event
-
-    def _skip_message(self, update: int, nll: float, norm: float) -> str:
-        """The line about a skipped update; empty if the update before was skipped too, or after several lines."""
-        if self.progress.nan_in_a_row > 1 or self._skip_messages == MAX_SKIP_MESSAGES:
-            return ""
-        self._skip_messages += 1
-        name, value = ("gradient norm", norm) if math.isfinite(nll) else ("loss", nll)
-        line = f"update {update:,} skipped: the {name} was {'NaN' if math.isnan(value) else 'infinite'}"
-        is_last = self._skip_messages == MAX_SKIP_MESSAGES
-        return f"{line}; from here on only {journal.FILE} lists skipped updates" if is_last else line
 
     @property
     def gradients(self) -> Gradients:
@@ -187,28 +177,17 @@ class Training:
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                if runtime.world_size > 1:  # the other processes wait for its gradients
+                is_one_example = progress.split >= max(map(row_count, micro_batches))
+                if is_one_example or runtime.world_size > 1:  # other processes wait for its gradients
                     raise RunError(
                         f"process {runtime.rank} ran out of GPU memory at update {progress.update + 1}: start over "
-                        f"(--fresh) with a smaller train.batch_tokens ({settings.batch_tokens})"
+                        f"(--fresh) with a smaller train.batch_tokens ({settings.batch_tokens}), text.max_length "
+                        f"({self.config.text.max_length}) or model.size ({self.config.model.size})"
                     ) from error
-            if progress.split >= max(map(row_count, micro_batches)):
-                raise RunError(
-                    f"one example does not fit into the GPU's memory: start over (--fresh) with a smaller "
-                    f"text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
-                )
             progress.split *= 2
-            self._without_graphs(self.model)
-            message = (
-                f"out of GPU memory after update {progress.update:,}: batches are split into {progress.split} parts"
-            )
+            free_memory()
+            message = f"out of GPU memory at update {progress.update + 1:,}: batches are split into {progress.split} parts"
             self._observe(ProblemEvent("split", progress.update, message, {"parts": progress.split}))
-
-    def _without_graphs(self, model: nn.Module) -> list[nn.Module]:
-        """Free the memory of the CUDA graphs; returns the model, which `in_parts` validates again."""
-        self.gradients.free_graphs()
-        free_memory()
-        return [model]
 
     # The run
 
@@ -276,7 +255,7 @@ class Training:
         self._observe(ActivityEvent(progress.update, "validating"))
         saver.wait_for_copy()  # averaged weights replace the others for a while
         with self.averaged(), self.runtime.unsharded(self.model):
-            (validation,) = in_parts(validate, self.model, self._without_graphs)
+            validation = validate(self.model)
             seconds = time.perf_counter() - start
             position = self.clock.position() if settings.minutes else progress.position
             # the main process decides for all, or they might not stop together
@@ -440,6 +419,45 @@ class Training:
         message = "\n".join([f"{message}, learning rate halved", *messages])
         values = {"lr_scale": lr_scale, "skipped": before.skipped}
         self._observe(ProblemEvent("rollback", self.progress.update, message, values))
+
+
+class StopSignal:
+    """A context that handles SIGTERM and SIGINT (Ctrl-C); `signal` is the one that asked to stop, or 0."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._raises = False
+
+    def __enter__(self) -> StopSignal:
+        can_handle = threading.current_thread() is threading.main_thread()  # only the main thread may set handlers
+        numbers = (signal.SIGTERM, signal.SIGINT) if can_handle else ()
+        self._before = {number: signal.signal(number, self._receive) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: object) -> None:
+        """Store the first signal; the same signal again raises KeyboardInterrupt.
+
+        Another one is ignored: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
+        """
+        repeated = number == self.signal
+        self.signal = self.signal or number
+        if repeated or self._raises:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A context in which a signal, even one received before, raises KeyboardInterrupt."""
+        self._raises = True
+        try:
+            if self.signal:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._raises = False
 
 
 def runs_ahead(config: Config, runtime: Runtime) -> bool:

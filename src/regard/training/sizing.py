@@ -49,10 +49,9 @@ MIN_EPOCHS_IN_MINUTES = 5.0  # a model size that takes longer is not chosen with
 MAX_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
 VALIDATIONS = 20  # of a run
 SAVES_IN_MINUTES = 10  # of a run with --minutes: a killed run loses a tenth of its updates
-VALIDATIONS_IN_MINUTES = 8  # of a run with --minutes, if they take less than a tenth of the time; at least 2
+VALIDATIONS_IN_MINUTES = 8  # of a run with --minutes; fewer if they are slow (loop.VALIDATION_GAP)
 GRAPH_SHAPES = 24, 48  # shapes of padded batches for CUDA graphs: of a small model, and of one of size 512 or more
 TIMED_SECONDS = 1.5  # of updates with each number of threads
-MAX_TIMED_UPDATES = 60
 WARM_UPDATES = 4  # on a GPU not timed: they choose kernels, allocate memory and capture graphs
 CPU_TIMED_TOKENS = 1024  # of an update that is timed on a CPU: enough to see its speed
 
@@ -114,7 +113,6 @@ class Facts:
     cores: int
     has_packed_kernels: bool = True  # a GPU with bf16 and Triton has them
     seconds: float = math.inf  # the time for updates
-    validation_seconds: float = 0.0  # the estimated time of a validation
     measured_flops: float = 0.0  # per second of training; 0 if they were not measured
 
     @property
@@ -207,12 +205,10 @@ def _with_schedule(config: Config, unset: frozenset[str], facts: Facts) -> Confi
         number = min(MAX_UPDATES, epochs * facts.epoch_tokens / tokens_per_update(config.train))
         if not facts.has_gpu:
             number = min(number, MAX_CPU_SECONDS / update_seconds(config, facts))
-        figures = 10.0 ** max(0, math.floor(math.log10(max(number, 1))) - 1)
-        updates = max(100, int(round(number / figures) * figures))  # two digits
+        updates = max(100, int(float(f"{number:.1e}")))  # two digits
     every = max(updates // VALIDATIONS, min(100, updates))
     if has_limit:
-        share = max(1 / VALIDATIONS_IN_MINUTES, 10 * facts.validation_seconds / facts.seconds)
-        every = math.ceil(updates * min(share, 1 / 2))
+        every = math.ceil(updates / VALIDATIONS_IN_MINUTES)
     warmup = max(1, min(4000, updates // 6))
     # the peak of the noam schedule (Multi30k's recipe: 0.002, transformer-base: 0.0007), limited for short runs
     size = config.model.size
@@ -268,8 +264,7 @@ def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
     size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
     if settings.minutes:
-        minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
-        return f"{data}, {place}, {minutes}: {size}, about {updates}"
+        return f"{data}, {place}, {format_duration(60 * settings.minutes)}: {size}, about {updates}"
     # the formula is for a CPU, and it ignores start-up and other programs
     about = f", about {format_duration(seconds)}" if seconds >= 60 and not facts.has_gpu else ""
     return f"{data}, {place}: {size}, {updates}{about}; --minutes limits the time, --recipe sets the size"
@@ -301,15 +296,13 @@ def complete_config(
             say(describe(config, facts, seconds))
         return config, 0.0
     facts = replace(facts, seconds=60 * minutes)
-    first_choice = choose(config, unset, facts)
-    seconds = time_update(first_choice, data, runtime, make_model, say if choose_threads else None)
-    facts = replace(facts, measured_flops=facts.flops * update_seconds(first_choice, facts) / seconds)
-    config = choose(config, unset, facts)
-    clock = make_clock(config, data, runtime.device.type, start=start)
-    clock.timed_update = update_seconds(config, facts)
+    guess = choose(config, unset, facts)
+    seconds = time_update(guess, data, runtime, make_model, say if choose_threads else None)
+    clock = make_clock(guess, data, runtime.device.type, start=start)
+    clock.timed_update = seconds
     usable = 60 * minutes * (1 - RESERVE_SHARE) - clock.elapsed() - clock.end_seconds()
-    validation = clock.validation_updates * clock.timed_update
-    facts = replace(facts, seconds=max(usable, 1.0), validation_seconds=validation, cores=torch.get_num_threads())
+    flops = facts.flops * update_seconds(guess, facts) / seconds
+    facts = replace(facts, seconds=max(usable, 1.0), measured_flops=flops, cores=torch.get_num_threads())
     config = choose(config, unset, facts)
     if unset:
         say(describe(config, facts))
@@ -358,29 +351,27 @@ def time_update(
     config, single_process = replace(config, train=timed), Runtime(runtime.device, 0, 1)
     training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)
     training.batches = cycle(list(islice(training.batches, WARM_UPDATES)))  # so that each CUDA graph is captured once
-    threads, one_thread = torch.get_num_threads(), math.inf
+    threads, seconds = torch.get_num_threads(), _time(training)
     if say and threads > 1 and runtime.device.type == "cpu" and runtime.world_size == 1:
         torch.set_num_threads(1)
         one_thread = _time(training)
-        torch.set_num_threads(threads)
-    all_threads = _time(training)
-    if say and one_thread < all_threads:
-        torch.set_num_threads(1)
-        factor = all_threads / one_thread
-        say(f"using one CPU thread: at the moment it is {factor:.1f} times as fast as {threads} threads")
+        if one_thread < seconds:
+            factor = seconds / one_thread
+            say(f"using one CPU thread: at the moment it is {factor:.1f} times as fast as {threads} threads")
+            seconds = one_thread
+        else:
+            torch.set_num_threads(threads)
     del training
     free_memory()
-    return min(one_thread, all_threads) * update_tokens / batch_tokens / runtime.world_size
+    return seconds * update_tokens / batch_tokens / runtime.world_size
 
 
 def _time(training: Training) -> float:
     """The median seconds of an update."""
     seconds: list[float] = []
     warm = WARM_UPDATES if training.runtime.device.type == "cuda" else 1
-    while len(seconds) <= warm or (sum(seconds) < TIMED_SECONDS and len(seconds) < MAX_TIMED_UPDATES):
+    while len(seconds) <= warm or sum(seconds) < TIMED_SECONDS:
         start = time.perf_counter()
         training.step()
         seconds.append(time.perf_counter() - start)
-        if warm == 1 and seconds[0] > TIMED_SECONDS:  # too slow to repeat
-            return seconds[0]
     return median(seconds[warm:])
