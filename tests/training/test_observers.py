@@ -28,6 +28,7 @@ from regard.training.events import (
 )
 from regard.training.loop import Training
 from regard.training.observers import BOARD, Board
+from regard.training.train import Request
 from regard.training.validation import Validation
 from tests.training.runs import make_config, make_training, write_corpus
 
@@ -80,7 +81,8 @@ def test_the_card_says_what_a_model_is_and_where_it_comes_from(family: str, corp
     files = Files(corpus / "a.txt", None if family == "gpt" else corpus / "b.txt", family == "gpt")
     scores = {"loss": 1.5, "bleu": {"score": 41.25, "signature": "nrefs:1|case:mixed"}}
     command = "regard train a.txt b.txt --out mine"
-    card = model_card(training, scores, corpora=[files], valid=None, command=command, start="`runs/old`", kept=6)
+    request = Request((files,), None, training.folder, training.config, command, origins=(Path("runs/old"),))
+    card = model_card(training, scores, request, kept=6)
     for words in (
         "# mine", "![training](training.png)", f"    {command}", "| BLEU | 41.25 | `nrefs:1\\|case:mixed` |",
         "perplexity 4.48", "`a.txt`", " MB", "held out", "read 400", "`runs/old`", "12, the last in epoch 1", "3,456",
@@ -97,7 +99,8 @@ def test_the_card_says_how_many_validation_pairs_were_left_out(corpus: Path, tmp
     files = Files(corpus / "a.txt", corpus / "b.txt", False)
     valid = Files(tmp_path / "valid.txt", tmp_path / "valid.txt", False)
     training.data = prepare([files], valid, training.config, training.data.tokenizers, lambda _: None)
-    card = model_card(training, {"loss": 1.5}, corpora=[files], valid=valid, command="", start="", kept=0)
+    request = Request((files,), valid, training.folder, training.config, "")
+    card = model_card(training, {"loss": 1.5}, request, kept=0)
     assert "<br>validation: read 2 pairs; left out 1 empty |" in card
 
 

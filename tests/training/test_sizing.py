@@ -135,7 +135,7 @@ def test_every_chosen_field_is_in_the_config() -> None:
 
 
 def test_the_choice_is_described_with_its_reason() -> None:
-    assert describe(chosen(CPU), CPU, 3 * 3600) == (
+    assert describe(chosen(CPU), CPU) == (
         "29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (7.8 million parameters), 8,900 updates of 4,096 "
         "tokens, about 3 h 00 min; --minutes limits the time, --recipe sets the size"
     )

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from regard.training.loop import Training
 from regard.training.observers import Board
 from regard.training.train import Request, _final_weights, run
 from regard.training.validation import Validation
-from regard.translation.translator import Translator
 from tests.conftest import mounted
 from tests.training.runs import ignore, learned, make_config, make_training, no_validation, write_corpus
 
@@ -222,28 +221,6 @@ def test_a_run_that_was_stopped_before_its_model_was_written_writes_it(
     (out / "model.safetensors").unlink()
     start(corpus, out)
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
-
-
-def test_reusing_the_translations_of_the_last_validation_gives_the_same_scores(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = request(corpus, tmp_path / "out")
-    asked = dataclasses.replace(asked, config=asked.config.with_values(["train.metric=chrf"]))
-    sizes: list[int] = []
-    translate = Translator.translate
-
-    def counted(self: Translator, texts: Sequence[str], **rest: Any) -> Any:
-        sizes.append(len(texts))
-        return translate(self, texts, **rest)
-
-    monkeypatch.setattr(Translator, "translate", counted)
-    monkeypatch.setattr("regard.training.validation.MAX_SENTENCES", 3)
-    once = run(asked, ALONE, lambda _: None, ignore).scores
-    held = sizes[-1] + 3
-    assert sizes == [3, held - 3]
-    (tmp_path / "out" / "model.safetensors").unlink()
-    assert run(asked, ALONE, lambda _: None, ignore).scores == once
-    assert sizes[2:] == [3, held - 3]
 
 
 @pytest.mark.parametrize("damage", [cut, flip])

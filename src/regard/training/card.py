@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,21 +20,16 @@ from regard.training.distributed import Runtime
 from regard.training.gradients import uses_bf16
 from regard.training.loop import Training
 
+if TYPE_CHECKING:
+    from regard.training.train import Request
+
 LANGUAGE_MODELS = {"gpt": "continues text", "bert": "fills in masked words"}
 
 
-def model_card(
-    training: Training,
-    scores: Mapping[str, Any],
-    *,
-    corpora: Sequence[Files],
-    valid: Files | None,
-    command: str,
-    start: str,
-    kept: int,
-) -> str:
-    """The text of `card.md`; `start` names the initial weights, `kept` is the update whose weights were kept."""
+def model_card(training: Training, scores: Mapping[str, Any], request: Request, kept: int) -> str:
+    """The text of `card.md`; `kept` is the update whose weights were kept."""
     config, data, tokenizers = training.config, training.data, training.data.tokenizers
+    corpora, valid = request.corpora, request.valid
     settings, progress, family = config.train, training.progress, config.model.family
     pair = languages(corpora[0])
     task = LANGUAGE_MODELS.get(family) or "translates" + (f" from {pair[0]} to {pair[1]}" if pair else "")
@@ -53,7 +48,7 @@ def model_card(
         "examples": f"{len(data.train[0]):,} to train on, {len(data.valid):,} to validate on",
         "tokenizer": f"{config.text.tokenizer}, {tokenizers.source.size:,} tokens"
         + ("" if family in LANGUAGE_MODELS else f", {target}"),
-        "started from": start,
+        "started from": " and ".join(f"`{path}`" for path in request.origins) or "random weights",
     }
     training_rows = {
         "updates": f"{progress.update:,}, the last in epoch {progress.epoch + 1:,}{minutes}",
@@ -91,7 +86,7 @@ def model_card(
         "",
         "## Training",
         "",
-        f"    {command}",
+        f"    {request.call}",
         "",
         *_table(training_rows),
     ]

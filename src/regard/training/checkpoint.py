@@ -57,7 +57,7 @@ class Progress:
     seconds: float = 0.0  # of updates
     prepared: float = 0.0  # seconds before the first update, with train.minutes
     elapsed: float = 0.0  # seconds of the whole run so far, with train.minutes
-    finished: bool = False
+    finished_at: float = 0  # the train.minutes or train.updates at which the run ended; a larger number continues it
 
 
 def checkpoint_path(root: Path, update: int) -> Path:
@@ -160,7 +160,7 @@ class CheckpointWriter:
     def __init__(self, root: Path, *, keep: int) -> None:
         self._root, self._keep = root, keep
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._copied: Future[Groups] | None = None
+        self._copied: Future[list[Tensor]] | None = None
         self._written: Future[Path] | None = None
         self._buffers: list[Tensor] = []  # reused: pinned memory is slow to allocate
         self._stream: torch.cuda.Stream | None = None  # copies from the GPU without delaying its work
@@ -177,8 +177,17 @@ class CheckpointWriter:
         elif device.type != "cpu":  # only one thread may use such a device
             originals = [tensor.to("cpu", copy=True) for tensor in originals]
         names = {group: list(named) for group, named in tensors.items()}
-        self._copied = self._thread.submit(self._copy, update, names, originals)
-        self._written = self._thread.submit(self._write, update, self._copied, dict(progress), frozenset(protect))
+        progress = dict(progress)
+
+        def write(copied: Future[list[Tensor]]) -> Path:
+            buffers = iter(copied.result())
+            copy = {group: {name: next(buffers) for name in named} for group, named in names.items()}
+            path = save_checkpoint(self._root, update, copy, progress)
+            prune(self._root, keep=self._keep, protect=protect)
+            return path
+
+        self._copied = self._thread.submit(self._copy, update, originals)
+        self._written = self._thread.submit(write, self._copied)
 
     def wait_for_copy(self) -> None:
         """Wait until the tensors of the last save may change."""
@@ -200,13 +209,13 @@ class CheckpointWriter:
             self._thread.shutdown()
             self._buffers.clear()
 
-    def _copy(self, update: int, names: Mapping[str, list[str]], tensors: list[Tensor]) -> Groups:
+    def _copy(self, update: int, tensors: list[Tensor]) -> list[Tensor]:
         """Copy tensors to CPU buffers."""
         stream = self._stream
+        on_gpu = stream is not None  # it copies to pinned memory asynchronously
         try:
             if stream is not None:
                 torch.cuda.set_device(stream.device)  # the device of this thread, otherwise the first GPU
-            on_gpu = stream is not None  # it copies to pinned memory asynchronously
             if [buffer.shape for buffer in self._buffers] != [tensor.shape for tensor in tensors]:
                 self._buffers = [torch.empty(x.shape, dtype=x.dtype, pin_memory=on_gpu) for x in tensors]
             with torch.no_grad(), torch.cuda.stream(stream) if on_gpu else nullcontext():
@@ -215,10 +224,4 @@ class CheckpointWriter:
                 stream.synchronize()
         except (RuntimeError, MemoryError) as error:
             raise RunError(f"the checkpoint of update {update} could not be copied: {error}") from error
-        buffers = iter(self._buffers)
-        return {group: {name: next(buffers) for name in named} for group, named in names.items()}
-
-    def _write(self, update: int, copy: Future[Groups], progress: Mapping[str, Any], protect: Collection[int]) -> Path:
-        path = save_checkpoint(self._root, update, copy.result(), progress)
-        prune(self._root, keep=self._keep, protect=protect)
-        return path
+        return self._buffers

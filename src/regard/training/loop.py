@@ -36,7 +36,7 @@ from regard.training.checkpoint import (
     read_progress,
     update_number,
 )
-from regard.training.clock import Clock, make_clock
+from regard.training.clock import Clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime, full_tensor, shard_like, to_local
 from regard.training.events import ActivityEvent, Event, Observer, ProblemEvent, UpdateEvent, ValidationEvent
@@ -71,10 +71,9 @@ class Training:
         self.model = runtime.place(model, sharded=config.train.sharded)
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
-        self.clock = clock or make_clock(config, data, runtime.device.type)
+        self.clock = clock or Clock(config.train)
         self.progress = Progress(next_validation=config.train.validate_every, next_save=config.train.save_every)
         self.batches: Iterator[Batch] = self._endless_batches()  # this process's shard of each of the next batches
-        self.best_validation: tuple[int, Validation] | None = None  # its update and result, if it was in this process
         self.signal = 0  # the signal that asked the run to stop
         self._cursor = (0, 0)
         self._pending: PendingUpdate | None = None
@@ -123,7 +122,9 @@ class Training:
         seconds = time.perf_counter() - start
         progress.seconds += seconds
         if not is_finite:
-            message = f"update {update:,} skipped: loss {nll}, gradient norm {norm}; {journal.FILE} lists all skipped ones"
+            message = (
+                f"update {update:,} skipped: loss {nll}, gradient norm {norm}; {journal.FILE} lists all skipped ones"
+            )
             self._observe(ProblemEvent("skipped", update, message if progress.skipped == 1 else ""))
             if progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
                 self._roll_back(self._saver)
@@ -186,7 +187,9 @@ class Training:
                     ) from error
             progress.split *= 2
             free_memory()
-            message = f"out of GPU memory at update {progress.update + 1:,}: batches are split into {progress.split} parts"
+            message = (
+                f"out of GPU memory at update {progress.update + 1:,}: batches are split into {progress.split} parts"
+            )
             self._observe(ProblemEvent("split", progress.update, message, {"parts": progress.split}))
 
     # The run
@@ -221,7 +224,7 @@ class Training:
             if settings.minutes:
                 self.clock.prepared = self.progress.prepared = self.clock.elapsed()
             self._save(saver)  # a rollback may need it
-        while not self.progress.finished:
+        while not self.finished:
             if not self._is_validation_due():
                 if self.step() is None:
                     continue
@@ -243,8 +246,8 @@ class Training:
                 return
             progress = self.progress
             out_of_patience = 0 < settings.patience <= progress.validations_since_best
-            progress.finished = progress.position >= settings.updates or out_of_patience
-            if progress.finished:
+            if progress.position >= settings.updates or out_of_patience:
+                progress.finished_at = settings.minutes or settings.updates
                 self._save(saver)
 
     def _is_validation_due(self) -> bool:
@@ -275,7 +278,6 @@ class Training:
                 progress.best_score, progress.best_loss, progress.best_update = score, loss, progress.update
                 progress.best_sentences = int(sentences)
                 progress.validations_since_best = 0
-                self.best_validation = progress.update, validation
             scores = {"valid_loss": validation.loss, **validation.metrics}
             self._observe(ValidationEvent(progress.update, scores, validation.sample, is_best, seconds, self.model))
         self.model.train()
@@ -325,23 +327,16 @@ class Training:
             entries = journal.read(self.folder / journal.FILE)
             self.clock.spent = max([self.progress.elapsed, *(entry.get("elapsed", 0.0) for entry in entries)])
             self.clock.prepared = self.progress.prepared
-        if self.progress.update and not self.progress.finished:
+        if self.progress.update and not self.finished:
             messages.append(f"resumed at update {self.progress.update:,}")
+            if self.progress.finished_at:  # and continues to a later end
+                self.progress.finished_at = self.progress.validations_since_best = 0
         return messages
 
-    def extend(self) -> str:
-        """Continue a run, even a finished one, to the later end of its config; returns a message for the user.
-
-        The checkpoint is written again, as that of an unfinished run.
-        """
-        progress, settings = self.progress, self.config.train
-        progress.finished, progress.validations_since_best = False, 0
-        progress.position = self.clock.position() if settings.minutes else progress.position
-        if progress.update:
-            with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver:
-                self._save(saver)
-        end = f"{settings.minutes:g} minutes" if settings.minutes else f"{settings.updates:,} updates"
-        return f"continues after update {progress.update:,} to {end}; the learning rate follows the longer schedule"
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended. It continues if its config has been given a later end."""
+        return self.progress.finished_at == (self.config.train.minutes or self.config.train.updates)
 
     def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
         """The newest intact checkpoint, which the main process chooses for all, and messages about damaged ones."""
@@ -388,7 +383,7 @@ class Training:
         self._observe(ActivityEvent(progress.update, "saving"))
         progress.elapsed = self.clock.elapsed() if settings.minutes else 0.0
         protect = [progress.update, progress.best_update]
-        if not progress.finished:  # a rollback may need the last one by train.save_every
+        if not self.finished:  # a rollback may need the last one by train.save_every
             protect.append(progress.update // settings.save_every * settings.save_every)
         saver.save(progress.update, tensors, dataclasses.asdict(progress), protect=protect)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -25,11 +25,14 @@ from regard.counting import count, count_flops
 from regard.devices import supports_bf16
 from regard.memory import free_memory
 from regard.results import counted, format_duration
-from regard.training.clock import RESERVE_SHARE, make_clock
+from regard.training.clock import RESERVE_SHARE, VALIDATION_SHARE
 from regard.training.data import Data
 from regard.training.distributed import Runtime
 from regard.training.events import Say
 from regard.training.loop import Training
+
+if TYPE_CHECKING:
+    from regard.training.train import Request
 
 SCHEDULE_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
 CHOSEN_FIELDS = SCHEDULE_FIELDS | {
@@ -251,7 +254,7 @@ def seconds_per_token(config: Config, facts: Facts) -> float:
     return passes * count_flops(config.model, source, target).training / (source + target) / facts.flops
 
 
-def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
+def describe(config: Config, facts: Facts) -> str:
     """`29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (9.1 million parameters), ...`"""
     model, settings = config.model, config.train
     data = f"{facts.examples:,} pairs" if facts.is_pairs else f"{facts.epoch_tokens:,.0f} tokens"
@@ -265,7 +268,8 @@ def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
     if settings.minutes:
         return f"{data}, {place}, {format_duration(60 * settings.minutes)}: {size}, about {updates}"
-    # the formula is for a CPU, and it ignores start-up and other programs
+    seconds = settings.updates * update_seconds(config, facts)
+    # the formula is for a CPU, and it ignores start-up, validations and other programs
     about = f", about {format_duration(seconds)}" if seconds >= 60 and not facts.has_gpu else ""
     return f"{data}, {place}: {size}, {updates}{about}; --minutes limits the time, --recipe sets the size"
 
@@ -274,33 +278,19 @@ def describe(config: Config, facts: Facts, seconds: float = 0.0) -> str:
 
 
 def complete_config(
-    config: Config,
-    unset: frozenset[str],
-    data: Data,
-    runtime: Runtime,
-    make_model: MakeModel,
-    *,
-    start: float,
-    choose_threads: bool,
-    say: Say,
-) -> tuple[Config, float]:
-    """Choose the `unset` fields of a config from data, hardware and `train.minutes`, which are counted from `start`.
-
-    Returns the config and the seconds of an update, 0 if none was timed.
-    """
-    facts, minutes = gather_facts(data, runtime), config.train.minutes
+    config: Config, request: Request, data: Data, runtime: Runtime, make_model: MakeModel, say: Say
+) -> Config:
+    """Choose the fields that a request leaves unset from data, hardware and `train.minutes`."""
+    facts, minutes, unset = gather_facts(data, runtime), config.train.minutes, request.unset
     if not minutes:
         config = choose(config, unset, facts)
         if unset:
-            seconds = make_clock(config, data, runtime.device.type).estimate(update_seconds(config, facts))
-            say(describe(config, facts, seconds))
-        return config, 0.0
+            say(describe(config, facts))
+        return config
     facts = replace(facts, seconds=60 * minutes)
     guess = choose(config, unset, facts)
-    seconds = time_update(guess, data, runtime, make_model, say if choose_threads else None)
-    clock = make_clock(guess, data, runtime.device.type, start=start)
-    clock.timed_update = seconds
-    usable = 60 * minutes * (1 - RESERVE_SHARE) - clock.elapsed() - clock.end_seconds()
+    seconds = time_update(guess, data, runtime, make_model, say if request.choose_threads else None)
+    usable = 60 * minutes * (1 - RESERVE_SHARE - VALIDATION_SHARE) - (time.perf_counter() - request.start)
     flops = facts.flops * update_seconds(guess, facts) / seconds
     facts = replace(facts, seconds=max(usable, 1.0), measured_flops=flops, cores=torch.get_num_threads())
     config = choose(config, unset, facts)
@@ -314,7 +304,7 @@ def complete_config(
             else f"--minutes {minutes:g} is too short: preparation and scoring alone take longer"
         )
         say(f"{reason}; --minutes {math.ceil((60 * minutes - usable + epoch) / 60)} would be enough")
-    return config, update_seconds(config, facts)
+    return config
 
 
 def gather_facts(data: Data, runtime: Runtime) -> Facts:

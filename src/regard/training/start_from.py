@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from operator import attrgetter
@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from regard import folders
 from regard.config import Config, TextConfig, load_config
 from regard.errors import ConfigError, FolderError, did_you_mean
-from regard.models import build
-from regard.models.folder import MODEL, load_weights
+from regard.models.folder import MODEL, load_model, load_weights
 from regard.models.lora import add_lora
 from regard.models.warm_start import FIXED, SAME, warm_config, warm_weights
 from regard.text.tokenizer import Tokenizers
@@ -93,8 +92,7 @@ def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Say) -> Tok
     tokenizers = _load_tokenizers(origins)
     source = tokenizers.source.with_tags(text.tags.split())
     tags = [tag for tag in source.tags if tag not in tokenizers.source.tags]
-    subject = f"tokenizer of {names} is" if len(origins) == 1 else f"tokenizers of {names} are"
-    say(f"the {subject} used" + (f", with new tags: {' '.join(tags)}" if tags else ""))
+    say(f"the tokenizer of {names} is used" + (f", with new tags: {' '.join(tags)}" if tags else ""))
     return Tokenizers(source, source if tokenizers.shared else tokenizers.target)
 
 
@@ -117,21 +115,18 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
     """
     if not origins:
         return "", set()
+    stored, sources = _load_tensors(origins)
     old = _load_tokenizers(origins)
-    if len(origins) == 2:
-        stored, origin_names = warm_weights(*map(load_weights, origins))
-    else:
-        stored, origin_names = load_weights(origins[0]), _stored_names(origins[0])
     old_rows = []  # for each side, the old id of each new token with the same text; -1 if there is none
     for before, now in zip(old, tokenizers, strict=True):
         ids = {token: number for number, token in enumerate(before.tokens(range(before.size)))}
         old_rows.append(torch.tensor([ids.get(token, -1) for token in now.tokens(range(now.size))]))
-    used: set[str] = set()
+    used: set[int] = set()
     missing: list[str] = []
     with_new_rows: set[str] = set()
     parameters = dict(model.named_parameters())
     for name, parameter in parameters.items():
-        tensor = stored.get(origin_names.get(name, ""))
+        source = tensor = sources.get(name)
         rows = old_rows[0] if name in SOURCE_ROWS else old_rows[1] if name in TARGET_ROWS else None
         if tensor is not None and rows is not None:
             tensor = _map_rows(tensor, rows)
@@ -140,7 +135,7 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
             continue
         with torch.no_grad():
             parameter.copy_(tensor)
-        used.add(origin_names[name])
+        used.add(id(source))
         if rows is not None and (rows < 0).any():
             with_new_rows.add(name)
     folder_names = " and ".join(map(str, origins))
@@ -148,11 +143,11 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
         raise FolderError(f"no weights of {folder_names} fit this model: use the model section of that folder")
     report = [f"from {folder_names}: copied {len(parameters) - len(missing):,} of {len(parameters):,} tensors"]
     sides = ("",) if old.shared and tokenizers.shared else ("source ", "target ")
-    for side, rows, before, now in zip(sides, old_rows, old, tokenizers, strict=False):
-        if before.fingerprint != now.fingerprint:
-            new = int((rows < 0).sum())
+    for side, rows in zip(sides, old_rows, strict=False):
+        if new := int((rows < 0).sum()):
             report.append(f"new {side}tokens: {new:,} of {len(rows):,} (the others keep their embedding)")
-    for title, names in (("new", missing), ("not used", sorted(stored.keys() - used))):
+    unused = sorted(name for name, tensor in stored.items() if id(tensor) not in used)
+    for title, names in (("new", missing), ("not used", unused)):
         if names:
             distinct = list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))  # layers are alike
             more = f" and {len(distinct) - MAX_NAMES_SHOWN:,} more" if len(distinct) > MAX_NAMES_SHOWN else ""
@@ -160,16 +155,17 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
     return "; ".join(report), with_new_rows.union(missing)
 
 
-def _stored_names(folder: Path) -> dict[str, str]:
-    """The names of all parameters of a folder's model, with the name each is stored under (tied ones share it)."""
-    config = load_config(folder).model
-    model = build(config, "meta")
-    stored = {id(parameter): name for name, parameter in model.named_parameters()}
-    names = {name: stored[id(parameter)] for name, parameter in model.named_parameters(remove_duplicate=False)}
-    embeddings = next((names[name] for name in ("target.token.weight", "target.weight") if name in names), None)
-    if embeddings is not None and config.tie_embeddings != "none":
-        names["output.weight"] = embeddings
-    return names
+def _load_tensors(origins: Sequence[Path]) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+    """The tensors of the folders by their own names, and by the names of the parameters that start from them."""
+    if len(origins) == 2:
+        stored, names = warm_weights(*map(load_weights, origins))
+        return stored, {name: stored[origin] for name, origin in names.items()}
+    model, config = load_model(origins[0])
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    embeddings = parameters.get("target.token.weight", parameters.get("target.weight"))
+    if embeddings is not None and config.model.tie_embeddings != "none":
+        parameters["output.weight"] = embeddings
+    return dict(model.named_parameters()), parameters
 
 
 def _map_rows(table: Tensor, rows: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from regard.counting import count
 from regard.devices import bf16_warning, busy_warning, use_threads
 from regard.documents.formats import TWO_SIDES, format_of
 from regard.errors import ConfigError, DataError, FolderError
-from regard.evaluation.calibration import validation_lines
+from regard.evaluation.calibration import MAX_SENTENCES, validation_lines
 from regard.evaluation.metrics import METRICS
 from regard.inspection import quality
 from regard.models import build
@@ -37,7 +37,7 @@ from regard.text.tokenizer import Tokenizers
 from regard.training import journal
 from regard.training.card import languages, model_card
 from regard.training.checkpoint import CHECKPOINTS, checkpoints, latest_checkpoint, load_tensors, update_number
-from regard.training.clock import make_clock
+from regard.training.clock import Clock
 from regard.training.data import Data, Files, check_positions, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import ActivityEvent, Observer, Say
@@ -288,11 +288,11 @@ def resumed_config(old: Config, new: Config, out: Path, unset: frozenset[str]) -
         settings = dataclasses.replace(settings, minutes=train.minutes, updates=updates)
     elif not settings.minutes and not train.minutes and "train.updates" not in unset:
         settings = dataclasses.replace(settings, updates=max(settings.updates, train.updates))
-    may_change = {"train.sharded"} | unset | ({"train.updates"} if train.minutes else set())
-    is_finished = [entry["kind"] for entry in journal.read(out / journal.FILE)[-1:]] == ["finished"]
-    if settings != old.train or is_finished:
+    resumed = dataclasses.replace(old, train=dataclasses.replace(settings, sharded=train.sharded))
+    may_change = unset | ({"train.updates"} if train.minutes else set())
+    if [entry["kind"] for entry in journal.read(out / journal.FILE)[-1:]] == ["finished"]:
         may_change |= {"train.updates", "train.minutes"}
-    before, now = old.values(), new.values()
+    before, now = resumed.values(), new.values()
     changes = [
         f"{section}.{name} was {before[section][name]!r} and is now {value!r}"
         for section, fields in now.items()
@@ -304,7 +304,7 @@ def resumed_config(old: Config, new: Config, out: Path, unset: frozenset[str]) -
             f"{out} holds a run with another config: {'; '.join(changes)}. Resume with the old values, start from this "
             f"model with --from {out} and another --out, or start over with --fresh"
         )
-    return dataclasses.replace(old, train=dataclasses.replace(settings, sharded=train.sharded))
+    return resumed
 
 
 # The run
@@ -322,13 +322,13 @@ def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
 def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
     """Start or load the run, prepare its data, train, and finish; the main process holds the lock of the folder."""
     out, files = request.out, (request.corpora, request.valid)
-    data, update_seconds = None, 0.0
+    data, is_resumed = None, (out / CONFIG).exists() and not request.fresh
     if runtime.is_main:
         check_folder(out, fresh=request.fresh)
         if request.choose_threads and not request.config.train.minutes and (busy := busy_warning(runtime.device.type)):
             say(busy)
-        if request.fresh or not (out / CONFIG).exists():
-            data, update_seconds = _start(request, runtime, say)
+        if not is_resumed:
+            data = _start(request, runtime, say)
     runtime.barrier()
     old_config, tokenizers = load_config(out), Tokenizers.load(out)
     config = resumed_config(old_config, _with_vocabulary(request.config, tokenizers), out, request.unset)
@@ -344,8 +344,9 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
             "--out, or start over with --fresh"
         )
     valid_set = validation_set(data, *files, say)
-    clock = make_clock(config, data, runtime.device.type, start=request.start)
-    clock.timed_update = update_seconds
+    translates = valid_set.sources and config.train.metric != "loss"  # every validation then scores MAX_SENTENCES
+    final_validations = 1 + len(valid_set.sources) / MAX_SENTENCES if translates else 2.0
+    clock = Clock(config.train, start=request.start, final_validations=final_validations)
     make_model = functools.partial(_make_model, request, tokenizers)
     training = Training(out, make_model(config), config, data, runtime, clock)
     say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
@@ -354,45 +355,39 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     for line in training.resume():
         say(line)
     if (config.train.updates, config.train.minutes) != (old_config.train.updates, old_config.train.minutes):
-        say(training.extend())
+        minutes, updates = config.train.minutes, config.train.updates
+        end = f"{minutes:g} minutes" if minutes else f"{updates:,} updates"
+        update = training.progress.update
+        say(f"continues after update {update:,} to {end}; the learning rate follows the longer schedule")
         if runtime.is_main:
             folders.write_file(out / CONFIG, to_json(config), force=True)
-    progress = training.progress
-    if not progress.finished:
-        if config.train.minutes and not update_seconds and runtime.is_main:  # a later start, perhaps on another machine
-            clock.timed_update = time_update(config, data, runtime, make_model, say if request.choose_threads else None)
+    if not training.finished:
+        if is_resumed and config.train.minutes and request.choose_threads and runtime.is_main:
+            time_update(config, data, runtime, make_model, say)  # chooses the threads, perhaps on another machine
         with observing(training, observe, say) as observe_all:
-            progress = training.run(
-                lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all
-            )
-        if not progress.finished:
-            return Run(out, progress.update, finished=False, scores={}, signal=training.signal)
+            training.run(lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all)
+        if not training.finished:
+            return Run(out, training.progress.update, finished=False, scores={}, signal=training.signal)
     elif runtime.broadcast(runtime.is_main and _has_model(out, say)):
         saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
-        return Run(out, progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
-    else:
-        say(f"resumed at update {progress.update:,}, which was the last; the model is scored and saved")
-    observe(ActivityEvent(progress.update, "scoring"))
+        return Run(out, training.progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
+    observe(ActivityEvent(training.progress.update, "scoring"))
     scores = _finish(request, training, valid_set, say) if runtime.is_main else {}
     runtime.barrier()
-    return Run(out, progress.update, finished=True, scores=scores)
+    return Run(out, training.progress.update, finished=True, scores=scores)
 
 
-def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
+def _start(request: Request, runtime: Runtime, say: Say) -> Data:
     """Train the tokenizers, prepare the data, choose the size, and write config and tokenizers after all checks pass.
 
-    Returns the data and the seconds of an update if it was timed. The hash of the data is written first and deleted
-    last: it distinguishes a run that was killed here from unrelated files of the same names. The config is written
-    last.
+    The hash of the data is written first and deleted last: it distinguishes a run that was killed here from unrelated
+    files of the same names. The config is written last.
     """
     out, text = request.out, request.config.text
     tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
     data = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=say)
-    make_model, can_choose = functools.partial(_make_model, request, tokenizers), request.choose_threads
-    config, update_seconds = complete_config(
-        config, request.unset, data, runtime, make_model, start=request.start, choose_threads=can_choose, say=say
-    )
+    config = complete_config(config, request, data, runtime, functools.partial(_make_model, request, tokenizers), say)
     check_positions(data, config)
     _make_model(request, tokenizers, config, device="meta", say=say)  # finds errors in the model to start from
     *trained, valid = data.identities
@@ -402,7 +397,7 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
     folders.write_file(out / IDENTITY, _identity(request, data), force=True)
     tokenizers.save(out)
     folders.write_file(out / CONFIG, to_json(config), force=False)
-    return data, update_seconds
+    return data
 
 
 def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
@@ -448,18 +443,13 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     model = build(config.model).to(runtime.device).eval()  # a new one: the trained one may be sharded
     weights, kept = _final_weights(training, say)
     copy_weights(model, merge_lora(weights), out)
-    update, best = training.best_validation or (0, None)
-    validated = best if kept == update else None
-    scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
+    scores, calibration = final_scores(model, valid_set, runtime, training.clock.scoring_seconds())
     if "bleu" in scores and (bleu := scores["bleu"]["score"]) < USELESS_BLEU:
         made = counted(training.progress.update, "update")
         say(f"BLEU is {bleu:.2g}: the model did not learn to translate in {made}; give it more --minutes or --updates")
     draw(training, languages(request.corpora[0]) or ("", ""))
     files: dict[str, bytes | str] = dict(training.data.tokenizers.files())
-    start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
-    files["card.md"] = model_card(
-        training, scores, corpora=request.corpora, valid=request.valid, command=request.call, start=start, kept=kept
-    )
+    files["card.md"] = model_card(training, scores, request, kept)
     if calibration:
         files[quality.CALIBRATION_FILE] = calibration.as_text()
     if valid_set.sources:
@@ -467,9 +457,8 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     if config.train.minutes:
         config = config.over({"train": {"updates": training.progress.update}})
     save_model(out, model, config, files, force=True)
-    journal.Journal(out / journal.FILE, training.progress.update).write(
-        "finished", training.progress.update, scores=scores
-    )
+    update = training.progress.update
+    journal.Journal(out / journal.FILE, update).write("finished", update, scores=scores)
     return scores
 
 

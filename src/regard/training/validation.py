@@ -27,7 +27,7 @@ TIMED_SENTENCES = 16  # translated first to see how many fit into the time left 
 SAMPLE_CHARACTERS = 80  # length of the sentence shown at every validation
 
 
-@dataclass
+@dataclass(frozen=True)
 class Validation:
     """The result of a validation."""
 
@@ -35,7 +35,6 @@ class Validation:
     loss: float  # negative log-likelihood per token, without label smoothing
     metrics: dict[str, Any] = field(default_factory=dict)  # bleu or chrf, its signature and the number of sentences
     sample: dict[str, str] = field(default_factory=dict)  # source, reference and model output of one sentence
-    results: Sequence[Result] = ()  # the translations, reused if these weights are the best
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,13 @@ def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, secon
     loss = valid_loss(model, valid_set.data, runtime)
     if not valid_set.sources or metric == "loss":
         return Validation(-loss, loss)
-    results = translate(model, valid_set, range(MAX_SENTENCES), start + seconds - time.perf_counter())
+    results = translate(model, valid_set, MAX_SENTENCES, start + seconds - time.perf_counter())
     hypotheses, references = scored_texts(results), valid_set.references[: len(results)]
     score = corpus_scores(hypotheses, references, metrics=[metric], tokenize=valid_set.tokenize)[metric]
     metrics = {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
     shown = min(range(len(references)), key=lambda place: abs(len(references[place]) - SAMPLE_CHARACTERS))
     sample = {"source": valid_set.sources[shown], "reference": references[shown], "model": hypotheses[shown]}
-    return Validation(score.score, loss, metrics, sample, results)
+    return Validation(score.score, loss, metrics, sample)
 
 
 def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
@@ -86,49 +85,31 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     return nll / max(tokens, 1)
 
 
-def translate(model: nn.Module, valid_set: ValidationSet, places: range, seconds: float = math.inf) -> list[Result]:
-    """The model's translations of the validation sentences at these places.
+def translate(model: nn.Module, valid_set: ValidationSet, limit: int, seconds: float = math.inf) -> list[Result]:
+    """The model's translations of the first `limit` validation sentences.
 
     With a limit of `seconds`, a few are timed first, and then as many are translated as fit into the time.
     """
     translator = Translator(model, valid_set.data.tokenizers, valid_set.data.config)
-    first, stop = places.start, min(places.stop, len(valid_set.sources))
-    results: list[Result] = []
-    if math.isfinite(seconds) and stop - first > TIMED_SENTENCES:
+    options: dict[str, Any] = {"tag": valid_set.tag, "warn": False}
+    sources, results = valid_set.sources[:limit], []
+    if math.isfinite(seconds):
         start = time.perf_counter()
-        results = translate(model, valid_set, range(first, first + TIMED_SENTENCES))
+        results = translator.translate(sources[:TIMED_SENTENCES], **options)
         used = time.perf_counter() - start
-        first += TIMED_SENTENCES
-        stop = min(stop, first + max(0, int(TIMED_SENTENCES * (seconds - used) / used)))
-    texts = valid_set.sources[first:stop]
-    return results + translator.translate(texts, tag=valid_set.tag, warn=False) if texts else results
+        sources = sources[len(results) : max(len(results), int(len(results) * seconds / used))]
+    return results + translator.translate(sources, **options)
 
 
 def final_scores(
-    model: nn.Module,
-    valid_set: ValidationSet,
-    runtime: Runtime,
-    validated: Validation | None = None,
-    seconds: float = math.inf,
+    model: nn.Module, valid_set: ValidationSet, runtime: Runtime, seconds: float = math.inf
 ) -> tuple[dict[str, Any], quality.Calibration | None]:
-    """The scores on the whole validation set, or on what fits into `seconds`, and the calibration of confidence.
-
-    `validated` is the validation of the same weights, if there was one. Its first 500 sentences and the rest are always
-    translated separately, so that a resumed run gives the same translations.
-    """
-    end = time.perf_counter() + seconds
-    scores: dict[str, Any] = {}
-    if validated is not None and math.isfinite(seconds):
-        scores["loss"] = validated.loss
-    else:
-        scores["loss"] = valid_loss(model, valid_set.data, runtime)
+    """The scores on the whole validation set, or on what fits into `seconds`, and the calibration of confidence."""
+    start = time.perf_counter()
+    scores: dict[str, Any] = {"loss": valid_loss(model, valid_set.data, runtime)}
     if not valid_set.sources:
         return scores, None
-    results = [*(validated.results if validated else ())]
-    for stop in (MAX_SENTENCES, len(valid_set.sources)):
-        left = end - time.perf_counter()
-        if len(results) < stop and (left > 0 or not results):
-            results += translate(model, valid_set, range(len(results), stop), left)
+    results = translate(model, valid_set, len(valid_set.sources), start + seconds - time.perf_counter())
     calibration = calibrate(valid_set.sources, valid_set.references, results)
     references = valid_set.references[: len(results)]
     partial = {"sentences": len(results)} if len(results) < len(valid_set.sources) else {}
