@@ -13,7 +13,7 @@ from regard.config import Config
 from regard.errors import ConfigError, DataError
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizer, Tokenizers, train
-from regard.training.data import Data, Files, check_positions, prepare
+from regard.training.data import Data, Files, prepare
 from regard.training.validation import validation_set
 from tests.training.runs import learned, make_config, write_corpus
 
@@ -62,13 +62,17 @@ def test_hidden_files_and_folders_of_a_corpus_folder_are_not_read(tmp_path: Path
 # Too long
 
 
-def test_a_sentence_longer_than_max_positions_is_refused_with_advice(data: Data) -> None:
-    longest = max(int(lengths.max()) for lengths in (data.train[0].source.lengths, data.train[0].target.lengths))
-    config = make_config("transformer").with_values(["model.positions=learned", f"model.max_positions={longest - 1}"])
-    advice = rf"set text\.max_length={longest - 2}, or without --from model\.max_positions={longest} or more, "
-    advice += r"or model\.positions="
-    with pytest.raises(ConfigError, match=rf"a sentence has {longest} tokens .* is {longest - 1}: {advice}"):
-        check_positions(data, config)
+def test_sentences_longer_than_the_positions_of_a_model_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    corpus, said = write_corpus(tmp_path, 400), list[str]()
+    config = make_config("transformer").with_values(["model.positions=learned", "model.max_positions=8"])
+    files = [Files(corpus / "a.txt", corpus / "b.txt", False)]
+    data = prepare(files, None, config, Tokenizers(learned(corpus), learned(corpus)), said.append)
+    assert "longer than 6" in said[0]
+    for dataset in (data.train[0], data.valid):
+        assert max(dataset.source.lengths.max(), dataset.target.lengths.max()) <= 7
 
 
 # Nothing left

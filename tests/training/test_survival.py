@@ -262,11 +262,7 @@ def test_without_a_finite_validation_the_last_weights_are_kept(corpus: Path, tmp
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (
-            "model.max_positions=4",
-            r"model.max_positions is 4: set text.max_length=3, or without --from model.max_positions=\d+ or more, "
-            r"or model.positions",
-        ),
+        ("model.max_positions=4", "nothing to train on after cleaning: read 400 pairs; left out .* longer than 2"),
         ("train.seed=9223372036854775808", r"train.seed \(9223372036854775808\) must be from 0 to"),
     ],
 )

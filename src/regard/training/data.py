@@ -198,6 +198,9 @@ def prepare(
         )
 
     cleaning = Cleaning.from_config(text, single=single)
+    if config.model.has_position_table and not single:  # longer sentences, with </s> and a tag, have no position
+        limit = min(cleaning.max_length, max(config.model.max_positions - 2, 0))
+        cleaning = replace(cleaning, max_length=limit, rules=tuple(dict.fromkeys(["long", *cleaning.rules])))
     folders = [prepared(files, cleaning, training=True) for files in corpora]
     parts = [Dataset.open(folder) for folder in folders]
     variants = range(1, 1 + text.bpe_dropout_variants) if text.bpe_dropout else range(1)
@@ -255,20 +258,6 @@ def validation_report(valid: Dataset) -> str:
 
 def _report(dataset: Dataset) -> str:
     return str(dataset.record["report"]["text"])
-
-
-def check_positions(data: Data, config: Config) -> None:
-    """Raise a ConfigError for a sentence that is longer than a learned position table, instead of in a later epoch."""
-    model = config.model
-    if model.family != "transformer" or not model.has_position_table:
-        return
-    sides = [side.lengths for dataset in (*data.train, data.valid) for side in (dataset.source, dataset.target)]
-    if (length := max(map(np.max, sides))) > model.max_positions:
-        raise ConfigError(
-            f"a sentence has {length} tokens with its end, and model.max_positions is {model.max_positions}: set "
-            f"text.max_length={model.max_positions - 1}, or without --from model.max_positions={length} or more, "
-            "or model.positions=sinusoidal or rotary"
-        )
 
 
 def _without_end(corpora: Sequence[Files], say: Say) -> tuple[list[Files], list[Files]]:

@@ -133,16 +133,13 @@ def to_local(tensor: Tensor) -> Tensor:
     return cast(Tensor, tensor.to_local()) if hasattr(tensor, "to_local") else tensor
 
 
-def shard_like(weight: Tensor | None, tensor: Tensor) -> Tensor:
-    """This process's rows of a whole tensor if the weight is sharded and has its shape, otherwise the tensor itself."""
-    mesh = getattr(weight, "device_mesh", None)
-    if weight is None or mesh is None or weight.shape != tensor.shape:
+def shard_like(weight: Any, tensor: Tensor) -> Tensor:
+    """The shard of this process if the weight is sharded and has the shape of the tensor, otherwise the tensor."""
+    if not hasattr(weight, "device_mesh") or weight.shape != tensor.shape:
         return tensor
-    rows = -(-len(tensor) // mesh.size())  # FSDP2 gives all processes equally many rows, except the last ones
-    first = mesh.get_local_rank() * rows
-    shard = torch.empty_like(weight.detach(), dtype=tensor.dtype)
-    to_local(shard).copy_(tensor[first : first + rows])
-    return shard
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor, weight.device_mesh, weight.placements, src_data_rank=None)
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch._inductor.config
 from torch import Tensor, nn
 
 from regard import kernels
@@ -199,12 +198,15 @@ def compile_blocks(model: nn.Module, *, dynamic: bool) -> None:
 
     Unless `dynamic`, they are compiled for the shape of the first batch, and for all shapes once another comes.
     """
+    from torch._inductor import config as inductor  # slow to import
+
     torch._dynamo.config.cache_size_limit = MAX_VARIANTS
     # the compiled code must not assume equal lengths when a source and a target happen to have the same length
     torch.fx.experimental._config.use_duck_shape = False
-    triton = torch._inductor.config.triton
-    if hasattr(triton, "mix_order_reduction"):  # it would compile another kernel for small batches, a minute each
-        triton.mix_order_reduction = False
+    if hasattr(
+        inductor.triton, "mix_order_reduction"
+    ):  # it would compile a kernel more for small batches, a minute each
+        inductor.triton.mix_order_reduction = False
     encode, decode, embed = (  # None: first for one shape
         torch.compile(part, dynamic=dynamic or None) for part in (_encode, _decode, Embedding.forward)
     )

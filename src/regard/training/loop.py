@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,17 +25,8 @@ from regard.folders import delete
 from regard.memory import free_memory, is_out_of_memory
 from regard.models.folder import check_shapes, copy_weights, named_tensors
 from regard.text.batching import Batch, prefetch, row_count, split_batch
-from regard.training import journal
-from regard.training.checkpoint import (
-    CheckpointWriter,
-    Progress,
-    checkpoint_path,
-    checkpoints,
-    latest_checkpoint,
-    load_tensors,
-    read_progress,
-    update_number,
-)
+from regard.training import checkpoint, journal
+from regard.training.checkpoint import CheckpointWriter, Progress
 from regard.training.clock import Clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime, full_tensor, shard_like, to_local
@@ -75,6 +66,7 @@ class Training:
         self.progress = Progress(next_validation=config.train.validate_every, next_save=config.train.save_every)
         self.batches: Iterator[Batch] = self._endless_batches()  # this process's shard of each of the next batches
         self.signal = 0  # the signal that asked the run to stop
+        self._stops_at_once = False  # a signal raises KeyboardInterrupt
         self._cursor = (0, 0)
         self._pending: PendingUpdate | None = None
         self._runs_ahead = runs_ahead(config, runtime)
@@ -123,7 +115,7 @@ class Training:
         progress.seconds += seconds
         if not is_finite:
             message = (
-                f"update {update:,} skipped: loss {nll}, gradient norm {norm}; {journal.FILE} lists all skipped ones"
+                f"update {update:,} skipped: loss {nll}, gradient norm {norm}; {journal.FILE} lists all such updates"
             )
             self._observe(ProblemEvent("skipped", update, message if progress.skipped == 1 else ""))
             if progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
@@ -187,9 +179,7 @@ class Training:
                     ) from error
             progress.split *= 2
             free_memory()
-            message = (
-                f"out of GPU memory at update {progress.update + 1:,}: batches are split into {progress.split} parts"
-            )
+            message = f"out of GPU memory after update {progress.update:,}: split batches into {progress.split} parts"
             self._observe(ProblemEvent("split", progress.update, message, {"parts": progress.split}))
 
     # The run
@@ -205,19 +195,18 @@ class Training:
             if entries is not None:
                 entries.observe(event)
 
-        self._observe = pass_on
+        self._observe, self.signal = pass_on, 0
         try:
-            with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver, StopSignal() as stop:
+            with CheckpointWriter(self.folder, keep=settings.keep_checkpoints) as saver, self._handling_signals():
                 self._saver = saver
                 with self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy()):
-                    self._train(saver, stop, validate)
-                self.signal = stop.signal
+                    self._train(saver, validate)
         finally:
             self._saver, self._observe = None, lambda event: None
             self._restart_batches()  # ends the thread that loads batches
         return self.progress
 
-    def _train(self, saver: CheckpointWriter, stop: StopSignal, validate: Validate) -> None:
+    def _train(self, saver: CheckpointWriter, validate: Validate) -> None:
         """Update, save and validate until the run is finished, or until a signal asks to stop."""
         settings = self.config.train
         if not self.progress.update:
@@ -228,7 +217,7 @@ class Training:
             if not self._is_validation_due():
                 if self.step() is None:
                     continue
-                progress, stopping = self.progress, bool(stop.signal)
+                progress, stopping = self.progress, bool(self.signal)
                 if self.runtime.world_size > 1:  # all processes must stop at the same update
                     stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.all_reduce(stopping)[0] > 0
                 is_due = progress.position >= progress.next_save
@@ -240,10 +229,14 @@ class Training:
                     return
                 continue
             try:
-                with stop.at_once() if self.runtime.world_size == 1 else nullcontext():
-                    self._validate(saver, validate)
+                self._stops_at_once = self.runtime.world_size == 1
+                if self._stops_at_once and self.signal:
+                    return
+                self._validate(saver, validate)
             except KeyboardInterrupt:  # the resumed run validates
                 return
+            finally:
+                self._stops_at_once = False
             progress = self.progress
             out_of_patience = 0 < settings.patience <= progress.validations_since_best
             if progress.position >= settings.updates or out_of_patience:
@@ -340,17 +333,19 @@ class Training:
 
     def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
         """The newest intact checkpoint, which the main process chooses for all, and messages about damaged ones."""
-        path, messages = latest_checkpoint(self.folder, where=where) if self.runtime.is_main else (None, [])
+        path, messages = checkpoint.latest_checkpoint(self.folder, where=where) if self.runtime.is_main else (None, [])
         if messages:
             start = "no checkpoint is intact, so training starts over at update 1; " if path is None else ""
             messages.append(f"{start}damaged checkpoints are now named damaged-update-...")
-        update = int(self.runtime.broadcast(-1 if path is None else update_number(path)))
-        return None if update < 0 else checkpoint_path(self.folder, update), messages
+        update = int(self.runtime.broadcast(-1 if path is None else checkpoint.update_number(path)))
+        return None if update < 0 else checkpoint.checkpoint_path(self.folder, update), messages
 
     def _load(self, path: Path) -> None:
         named = dict(self.model.named_parameters())
         # EMA and optimizer state (NAME:KIND) are sharded like their weight
-        tensors = load_tensors(path, lambda name, saved: shard_like(named.get(name.partition(":")[0]), saved))
+        tensors = checkpoint.load_tensors(
+            path, lambda name, saved: shard_like(named.get(name.partition(":")[0]), saved)
+        )
         copy_weights(self.model, tensors["model"], path)
         self.optimizer.state.clear()
         for key, value in tensors.get("optimizer", {}).items():
@@ -361,7 +356,7 @@ class Training:
             saved = tensors.get("average", {})
             check_shapes(self.model, saved, path)
             self.average = {name: saved[name].to(self.runtime.device) for name in named_tensors(self.model)}
-        self.progress = read_progress(path)
+        self.progress = checkpoint.read_progress(path)
         self._restart_batches()
 
     def _restart_batches(self) -> None:
@@ -404,8 +399,8 @@ class Training:
                 f"did not help: lower train.learning_rate ({settings.learning_rate}) or use train.precision=fp32"
             )
         self._load(path)
-        for newer in checkpoints(self.folder) if self.runtime.is_main else ():
-            if update_number(newer) > self.progress.update:
+        for newer in checkpoint.checkpoints(self.folder) if self.runtime.is_main else ():
+            if checkpoint.update_number(newer) > self.progress.update:
                 delete(newer)
         self.progress = dataclasses.replace(
             self.progress, lr_scale=lr_scale, nan_in_a_row=0, skipped=before.skipped, split=before.split
@@ -415,44 +410,30 @@ class Training:
         values = {"lr_scale": lr_scale, "skipped": before.skipped}
         self._observe(ProblemEvent("rollback", self.progress.update, message, values))
 
+    # Signals
 
-class StopSignal:
-    """A context that handles SIGTERM and SIGINT (Ctrl-C); `signal` is the one that asked to stop, or 0."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-        self._raises = False
-
-    def __enter__(self) -> StopSignal:
-        can_handle = threading.current_thread() is threading.main_thread()  # only the main thread may set handlers
-        numbers = (signal.SIGTERM, signal.SIGINT) if can_handle else ()
-        self._before = {number: signal.signal(number, self._receive) for number in numbers}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    @contextmanager
+    def _handling_signals(self) -> Iterator[None]:
+        """Handle SIGTERM and SIGINT (Ctrl-C) within the context; `signal` becomes the one that asked to stop."""
+        if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+            yield
+            return
+        before = {number: signal.signal(number, self._receive) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _receive(self, number: int, frame: object) -> None:
-        """Store the first signal; the same signal again raises KeyboardInterrupt.
+        """Store the first signal; the same signal again, or one during a validation, raises KeyboardInterrupt.
 
         Another one is ignored: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
         """
         repeated = number == self.signal
         self.signal = self.signal or number
-        if repeated or self._raises:
+        if repeated or self._stops_at_once:
             raise KeyboardInterrupt
-
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """A context in which a signal, even one received before, raises KeyboardInterrupt."""
-        self._raises = True
-        try:
-            if self.signal:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._raises = False
 
 
 def runs_ahead(config: Config, runtime: Runtime) -> bool:

@@ -38,7 +38,7 @@ from regard.training import journal
 from regard.training.card import languages, model_card
 from regard.training.checkpoint import CHECKPOINTS, checkpoints, latest_checkpoint, load_tensors, update_number
 from regard.training.clock import Clock
-from regard.training.data import Data, Files, check_positions, make_tokenizers, prepare
+from regard.training.data import Data, Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import ActivityEvent, Observer, Say
 from regard.training.loop import Training
@@ -388,7 +388,6 @@ def _start(request: Request, runtime: Runtime, say: Say) -> Data:
     config = _with_vocabulary(request.config, tokenizers)
     data = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=say)
     config = complete_config(config, request, data, runtime, functools.partial(_make_model, request, tokenizers), say)
-    check_positions(data, config)
     _make_model(request, tokenizers, config, device="meta", say=say)  # finds errors in the model to start from
     *trained, valid = data.identities
     if request.valid is not None and valid in {part.rpartition("*")[0] for part in trained}:
@@ -464,12 +463,10 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
 
 def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], int]:
     """The weights of the best validation, or of the last intact checkpoint, and the update they come from."""
-    folder, progress = training.folder, training.progress
-    group = "average" if training.config.train.ema_decay else "model"
-    path, remarks = latest_checkpoint(folder, where=lambda update: 0 < update == progress.best_update)
-    for remark in remarks:
-        say(remark)
-    path = path or latest_checkpoint(folder, where=bool)[0]  # not that of update 0
-    if path is None:
-        return dict(training.state()[group]), progress.update
-    return load_tensors(path)[group], update_number(path)
+    folder, best = training.folder, training.progress.best_update
+    path, messages = latest_checkpoint(folder, where=lambda update: 0 < update == best)
+    for message in messages:
+        say(message)
+    path = path or latest_checkpoint(folder)[0]
+    assert path is not None, "training ends with a checkpoint"
+    return load_tensors(path)["average" if training.config.train.ema_decay else "model"], update_number(path)
