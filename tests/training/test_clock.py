@@ -194,7 +194,13 @@ def test_the_faster_number_of_threads_is_used(corpus: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(1e-4, ""), (6.0, r"only \d+% of an epoch fits into --minutes 1; --minutes \d+ would be enough")],
+    [
+        (1e-4, ""),
+        (
+            6.0,
+            r"beside preparation and scoring, only \d+% of an epoch fits into --minutes 1; --minutes \d+ would be enough",
+        ),
+    ],
 )
 def test_less_than_one_epoch_is_said_beforehand(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, said: str

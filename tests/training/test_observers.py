@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from regard.training.distributed import Runtime
 from regard.training.events import (
     ActivityEvent,
     Event,
-    ProblemEvent,
     StartEvent,
     UpdateEvent,
     ValidationEvent,
@@ -169,14 +167,3 @@ def test_a_resumed_run_has_no_step_twice(tmp_path: Path) -> None:
     write(tmp_path, 21, 60)  # killed at 40, resumed from the checkpoint of 20
     assert steps(tmp_path, "training/loss") == [1, 10, 20, 30, 40, 50, 60]
     assert steps(tmp_path, "validation/bleu") == [20, 40, 60]
-
-
-def test_a_run_that_was_rolled_back_has_no_step_twice(tmp_path: Path) -> None:
-    with Board(tmp_path, 0) as board:
-        for update in (10, 20, 30):
-            board.observe(make_update(update))
-        time.sleep(1)  # TensorBoard orders its files by the second and then by a number that is not padded
-        board.observe(ProblemEvent("rollback", 10))
-        for update in (20, 30):
-            board.observe(make_update(update))
-    assert steps(tmp_path, "training/loss") == [10, 20, 30]

@@ -28,7 +28,7 @@ from regard.training import loop
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
-from regard.training.train import clear_folder
+from regard.training.train import check_folder, clear_folder
 from regard.training.validation import final_scores, translate, valid_loss, validate, validation_set
 from tests.test_folders import HOLD, line, running
 from tests.training.runs import make_config, make_data, out_of_memory_above, write_corpus
@@ -148,7 +148,7 @@ def test_a_run_whose_minutes_are_too_short_says_so_and_is_finished_with_honest_n
     first = train(corpus, out, "--minutes", "0.05")
     assert first.returncode == 0, first.stderr
     assert "0.05 minutes: a transformer" in first.stderr
-    assert "--minutes 0.05 is too short: preparation and scoring alone take longer; --minutes" in first.stderr
+    assert "beside preparation and scoring, only 0% of an epoch fits into --minutes 0.05; --minutes" in first.stderr
     assert re.search(r"BLEU is [\d.]+: the model did not learn", first.stderr)
     updates = json.loads((out / "config.json").read_text())["train"]["updates"]
     assert (
@@ -407,6 +407,25 @@ def test_chinese_is_validated_with_its_own_tokenizer_which_is_said(tmp_path: Pat
     validated = validate(model, valid_set, runtime)
     assert "tok:zh" in validated.metrics["signature"]
     assert "tok:zh" in final_scores(model, valid_set, runtime)[0]["bleu"]["signature"]
+
+
+@pytest.mark.parametrize("deleted", range(7))
+def test_a_run_that_is_killed_while_its_folder_is_cleared_can_start_over(
+    deleted: int, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained, tmp_path / "out")
+    delete, calls = folders.delete, list[Path]()
+
+    def killed(path: Path) -> None:
+        calls.append(path)
+        if len(calls) > deleted:
+            raise KeyboardInterrupt
+        delete(path)
+
+    monkeypatch.setattr(folders, "delete", killed)
+    with pytest.raises(KeyboardInterrupt):
+        clear_folder(tmp_path / "out")
+    check_folder(tmp_path / "out", fresh=True)
 
 
 def test_starting_over_deletes_damaged_checkpoints(tmp_path: Path) -> None:

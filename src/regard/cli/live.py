@@ -83,11 +83,10 @@ class View:
         seconds = statistics.seconds_left if statistics.activity else None
         speed = f"{statistics.tokens_per_second:,.0f} tokens/s"
         left = f"{format_duration(seconds)} left" if seconds is not None else ""
-        best = f"best at update {statistics.best_update:,}" if statistics.best_update else ""
         lines = [
             Text.assemble((escape(start.folder), "bold"), (f"  {start.description}", "dim")),
             self._progress(start, activity),
-            Text(", ".join(filter(None, [speed, left, best]))),
+            Text(", ".join(filter(None, [speed, left]))),
             *(chart(name, values) for name, values in charts.items() if values),
         ]
         for name, text in sample.items():

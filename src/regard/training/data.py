@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.config import Config, TextConfig
 from regard.documents.formats import read_pairs
@@ -45,8 +44,8 @@ class Files:
     tag: str = ""  # a token put before every source, such as <2fr> or <BT>
     alignments: Path | None = None  # word alignments of the pairs, line by line
 
-    def read(self) -> Iterator[tuple[str, ...]]:
-        """Read every example; for a continuous text, every line."""
+    def read(self, *, aligned: bool = False) -> Iterator[tuple[str, ...]]:
+        """Read every example; for a continuous text, every line. If `aligned`, pairs without an alignment get ""."""
         if self.continuous:
             return ((line,) for line in read_continuous(self.source, self.start, self.end))
         if self.single:
@@ -54,7 +53,7 @@ class Files:
         pairs = read_pairs(self.source, self.target, languages=self.languages, fields=self.fields)
         if self.alignments is not None:
             return read_alignments(pairs, self.alignments)
-        return ((pair.source, pair.target) for pair in pairs)
+        return ((pair.source, pair.target, *[""] * aligned) for pair in pairs)
 
     @property
     def paths(self) -> list[Path]:
@@ -92,7 +91,7 @@ class Data:
             return packed_epoch(dataset.text, ordering.in_passes(examples), self.config, self._special[0], **order)
         lengths = dataset.source.lengths, dataset.target.lengths
         if settings.packed:
-            plan = ordering.plan_packed(*lengths, self._packed_shape, examples=examples, **order)
+            plan = ordering.plan_packed(*lengths, self._shapes[0], examples=examples, **order)
         elif settings.batch_shapes:
             plan = ordering.plan_shapes(*lengths, self._shapes, examples=examples, **order)
         else:
@@ -115,21 +114,16 @@ class Data:
         return self.tokenizers.source.special, self.tokenizers.target.special
 
     @cached_property
-    def _packed_shape(self) -> ordering.Shape:
-        sizes, weights = zip(*self.shares, strict=True)
-        often = np.tile(np.repeat(weights, sizes), len(self.train))
-        return ordering.packed_shape(*self._lengths, self.config.train.batch_tokens, often)
-
-    @cached_property
     def _shapes(self) -> list[ordering.Shape]:
+        """The shapes of batches; with train.packed there is one. All BPE dropout variants fit into the same shapes."""
         settings = self.config.train
-        return ordering.choose_shapes(*self._lengths, batch_tokens=settings.batch_tokens, count=settings.batch_shapes)
-
-    @property
-    def _lengths(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The lengths of sources and targets, of all BPE dropout variants together: each fits the same shapes."""
         sources = np.concatenate([dataset.source.lengths for dataset in self.train])
-        return sources, np.concatenate([dataset.target.lengths for dataset in self.train])
+        targets = np.concatenate([dataset.target.lengths for dataset in self.train])
+        if settings.packed:
+            sizes, weights = zip(*self.shares, strict=True)
+            often = np.tile(np.repeat(weights, sizes), len(self.train))
+            return [ordering.packed_shape(sources, targets, settings.batch_tokens, often)]
+        return ordering.choose_shapes(sources, targets, batch_tokens=settings.batch_tokens, count=settings.batch_shapes)
 
 
 def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Say) -> Tokenizers:
@@ -175,33 +169,27 @@ def prepare(
         raise ConfigError("text.continuous reads a text once, from beginning to end: the weights of --also must be 1")
     if text.continuous and not valid:
         corpora, valid_files = _without_end(corpora, say)
-    aligned = any(files.alignments for files in corpora)
-    identities: list[str] = []
-
-    def prepared(files: Files, cleaning: Cleaning, *, training: bool) -> Path:
-        identities.append(f"{files.identity()}*{files.weight:g}" if training else files.identity())
-        read = files.read
-        if training and aligned and files.alignments is None:  # beside corpora that have alignments
-            read = lambda: ((*pair, "") for pair in files.read())  # noqa: E731
-        return preparation.prepare(
-            cache(CACHE),
-            read,
-            identity=identities[-1],
-            tokenizers=[tokenizers.source] if files.single else tokenizers,
-            cleaning=cleaning,
-            bpe_dropout=text.bpe_dropout if training else 0.0,
-            variants=text.bpe_dropout_variants if training else 0,
-            seed=config.train.seed,
-            tag=files.tag,
-            alignments=aligned and training,
-            damaged=damaged,
-        )
-
     cleaning = Cleaning.from_config(text, single=single)
     if config.model.has_position_table and not single:  # longer sentences, with </s> and a tag, have no position
         limit = min(cleaning.max_length, max(config.model.max_positions - 2, 0))
         cleaning = replace(cleaning, max_length=limit, rules=tuple(dict.fromkeys(["long", *cleaning.rules])))
-    folders = [prepared(files, cleaning, training=True) for files in corpora]
+    aligned = any(files.alignments for files in corpora)
+    prepare_corpus = partial(
+        preparation.prepare, cache(CACHE), tokenizers=[tokenizers.source] if single else tokenizers, damaged=damaged
+    )
+    prepare_training_corpus = partial(
+        prepare_corpus,
+        cleaning=cleaning,
+        bpe_dropout=text.bpe_dropout,
+        variants=text.bpe_dropout_variants,
+        seed=config.train.seed,
+        alignments=aligned,
+    )
+    identities = [f"{files.identity()}*{files.weight:g}" for files in corpora]
+    folders = [
+        prepare_training_corpus(partial(files.read, aligned=aligned), identity=identity, tag=files.tag)
+        for files, identity in zip(corpora, identities, strict=True)
+    ]
     parts = [Dataset.open(folder) for folder in folders]
     variants = range(1, 1 + text.bpe_dropout_variants) if text.bpe_dropout else range(1)
     train = [join([Dataset.open(folder, variant=number) for folder in folders]) for number in variants]
@@ -210,7 +198,13 @@ def prepare(
         say(_report(dataset))
     if valid_files:
         lenient = cleaning if text.continuous else replace(cleaning, rules=("empty",) if single else ("empty", "long"))
-        valid_data = join([Dataset.open(prepared(files, lenient, training=False)) for files in valid_files])
+        valid_identities = [files.identity() for files in valid_files]
+        valid_folders = [
+            prepare_corpus(files.read, identity=identity, tag=files.tag, cleaning=lenient)
+            for files, identity in zip(valid_files, valid_identities, strict=True)
+        ]
+        identities += valid_identities
+        valid_data = join([Dataset.open(folder) for folder in valid_folders])
         if left_out := validation_report(valid_data):
             say(left_out)
         if not len(valid_data):

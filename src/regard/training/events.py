@@ -22,7 +22,6 @@ class StartEvent:
     description: str  # model and hardware, for the title of a view
     update: int
     clock: Clock
-    best_update: int = 0  # of the best validation so far; 0 if there is none
 
 
 @dataclass(frozen=True)

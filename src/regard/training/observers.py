@@ -58,7 +58,7 @@ def observing(training: Training, observe: Observer, say: Say) -> Iterator[Obser
                 board.observe(event)
 
         description = f"{config.model.family}, {count(config).total:,} parameters, {describe_machine(runtime)}"
-        pass_on(StartEvent(training.folder, description, update, training.clock, training.progress.best_update))
+        pass_on(StartEvent(training.folder, description, update, training.clock))
         yield pass_on
 
 
@@ -66,14 +66,11 @@ class Board:
     """Writes events as TensorBoard files; a resumed run removes points after the update it resumes from."""
 
     def __init__(self, folder: Path, update: int) -> None:
-        self._folder = folder / BOARD
-        self._open(update + 1 if update else None)  # a new run has nothing to remove
-
-    def _open(self, purge_step: int | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        with folders.clear_os_errors(self._folder):
-            self._writer = SummaryWriter(self._folder, purge_step=purge_step)
+        self._folder = folder / BOARD
+        with folders.clear_os_errors(self._folder):  # a new run has nothing to remove
+            self._writer = SummaryWriter(self._folder, purge_step=update + 1 if update else None)
 
     def observe(self, event: Event) -> None:
         """Write the numbers of an update that has an entry in the journal, or of a validation."""
@@ -88,9 +85,6 @@ class Board:
                 self._writer.add_scalar(name, value, event.update)
             if isinstance(event, ValidationEvent):
                 self._writer.flush()
-            elif isinstance(event, ProblemEvent) and event.kind == "rollback":
-                self._writer.close()
-                self._open(event.update + 1)
 
     def __enter__(self) -> Board:
         hook = self._excepthook = threading.excepthook  # an OSError in TensorBoard's thread is raised by the next call
@@ -110,7 +104,6 @@ class Statistics:
         self.start: StartEvent | None = None
         self.update: UpdateEvent | None = None
         self.activity = "preparing"
-        self.best_update = 0
         self.losses: dict[int, float] = {}  # by update, as in the journal
         self.validations: dict[int, dict[str, Any]] = {}  # by update, as in the journal
         self._recent: deque[UpdateEvent] = deque(maxlen=RECENT_UPDATES)
@@ -119,7 +112,7 @@ class Statistics:
         if isinstance(event, ActivityEvent):
             self.activity = event.activity
         elif isinstance(event, StartEvent):
-            self.start, self.activity, self.best_update = event, "training", event.best_update
+            self.start, self.activity = event, "training"
             entries = [e for e in journal.read(event.folder / journal.FILE) if e["update"] <= event.update]
             self.losses = {e["update"]: e["loss"] for e in entries if e["kind"] == "update"}
             self.validations = {e["update"]: e for e in entries if e["kind"] == "validation"}
@@ -130,12 +123,10 @@ class Statistics:
                 self.losses[event.update] = event.loss
         elif isinstance(event, ValidationEvent):
             self.validations[event.update] = {**event.scores, "sample": event.sample}
-            self.best_update = event.update if event.best else self.best_update
         elif isinstance(event, ProblemEvent) and event.kind == "rollback":
             for numbers in (self.losses, self.validations):
                 for update in [update for update in numbers if update > event.update]:
                     del numbers[update]
-            self.best_update = self.best_update if self.best_update <= event.update else 0
 
     @property
     def loss(self) -> float:

@@ -281,29 +281,23 @@ def complete_config(
     config: Config, request: Request, data: Data, runtime: Runtime, make_model: MakeModel, say: Say
 ) -> Config:
     """Choose the fields that a request leaves unset from data, hardware and `train.minutes`."""
-    facts, minutes, unset = gather_facts(data, runtime), config.train.minutes, request.unset
-    if not minutes:
-        config = choose(config, unset, facts)
-        if unset:
-            say(describe(config, facts))
-        return config
-    facts = replace(facts, seconds=60 * minutes)
-    guess = choose(config, unset, facts)
-    seconds = time_update(guess, data, runtime, make_model, say if request.choose_threads else None)
-    usable = 60 * minutes * (1 - RESERVE_SHARE - VALIDATION_SHARE) - (time.perf_counter() - request.start)
-    flops = facts.flops * update_seconds(guess, facts) / seconds
-    facts = replace(facts, seconds=max(usable, 1.0), measured_flops=flops, cores=torch.get_num_threads())
+    facts, minutes, unset, usable = gather_facts(data, runtime), config.train.minutes, request.unset, math.inf
+    if minutes:
+        facts = replace(facts, seconds=60 * minutes)
+        guess = choose(config, unset, facts)
+        seconds = time_update(guess, data, runtime, make_model, say if request.choose_threads else None)
+        flops = facts.flops * update_seconds(guess, facts) / seconds
+        usable = 60 * minutes * (1 - RESERVE_SHARE - VALIDATION_SHARE) - (time.perf_counter() - request.start)
+        facts = replace(facts, seconds=max(usable, 1.0), measured_flops=flops, cores=torch.get_num_threads())
     config = choose(config, unset, facts)
     if unset:
         say(describe(config, facts))
     epoch = facts.epoch_tokens * seconds_per_token(config, facts)
     if usable < epoch:
-        reason = (
-            f"only {usable / epoch:.0%} of an epoch fits into --minutes {minutes:g}"
-            if usable > 0
-            else f"--minutes {minutes:g} is too short: preparation and scoring alone take longer"
-        )
-        say(f"{reason}; --minutes {math.ceil((60 * minutes - usable + epoch) / 60)} would be enough")
+        enough = math.ceil((60 * minutes - usable + epoch) / 60)
+        share = max(usable, 0) / epoch
+        text = f"beside preparation and scoring, only {share:.0%} of an epoch fits into --minutes {minutes:g}"
+        say(f"{text}; --minutes {enough} would be enough")
     return config
 
 

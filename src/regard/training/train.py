@@ -57,9 +57,9 @@ from regard.training.validation import ValidationSet, final_scores, validate, va
 from regard.translation.loading import load
 
 IDENTITY = "data.sha256"  # hashes of the data of a run and of the model it starts from
-RUN_FILES = (
-    *(MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
-    *(VALIDATION, *TOKENIZER_FILES, *OBSERVER_FILES),
+RUN_FILES = (  # in the order in which they are deleted: without the last one, they may belong to something else
+    *(CHECKPOINTS, MODEL, CONFIG, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
+    *(VALIDATION, *TOKENIZER_FILES, *OBSERVER_FILES, IDENTITY),
 )
 USELESS_BLEU = 1.0  # of a model that writes the same words for every source
 SCORE_LABELS = {**METRICS, "loss": "validation loss"}
@@ -270,8 +270,6 @@ def check_folder(out: Path, *, fresh: bool) -> None:
 
 def clear_folder(out: Path) -> None:
     """Delete the files of a run."""
-    for path in (*checkpoints(out), *(out / CHECKPOINTS).glob("damaged-update-*")):
-        folders.delete(path)
     for name in RUN_FILES:
         if (out / name).exists():
             folders.delete(out / name)
