@@ -9,6 +9,7 @@ import pytest
 from regard.config import Config, find_config
 from regard.training.sizing import (
     CHOSEN_FIELDS,
+    CORE_FLOPS,
     Facts,
     choose,
     describe,
@@ -20,10 +21,11 @@ MULTI30K = Facts(
     examples=29_000,
     source_length=15.5,
     target_length=16.5,
-    device="cuda",
+    has_gpu=True,
     cores=8,
+    flops=1000 * CORE_FLOPS,
 )
-CPU = dataclasses.replace(MULTI30K, device="cpu", cores=2)
+CPU = dataclasses.replace(MULTI30K, has_gpu=False, cores=2, flops=2 * CORE_FLOPS)
 
 
 def chosen(facts: Facts, *asked: str) -> Config:
@@ -78,7 +80,7 @@ def test_one_text_gets_a_model_by_its_tokens(family: str, tokens: int) -> None:
 
 
 def test_with_updates_given_the_cores_of_a_cpu_change_nothing() -> None:
-    one, many = (dataclasses.replace(CPU, cores=cores) for cores in (1, 64))
+    one, many = (dataclasses.replace(CPU, cores=cores, flops=cores * CORE_FLOPS) for cores in (1, 64))
     assert chosen(one, "train.updates=500") == chosen(many, "train.updates=500")
 
 
@@ -112,7 +114,7 @@ def test_size_is_a_multiple_of_heads_whichever_was_set(family: str, asked: str) 
 
 def test_little_time_or_a_slow_machine_gets_a_smaller_model_and_a_schedule_that_fits() -> None:
     hours = dataclasses.replace(CPU, seconds=7200.0)
-    slow = dataclasses.replace(hours, measured_flops=hours.flops / 20)
+    slow = dataclasses.replace(hours, flops=hours.flops / 20)
     for facts in (slow, dataclasses.replace(CPU, seconds=120.0)):
         config = chosen(facts)
         assert config.model.size < chosen(hours).model.size
@@ -157,4 +159,4 @@ def test_the_choice_is_described_with_its_reason() -> None:
 def test_pairs_are_packed_where_there_is_a_kernel_for_it(facts: Facts, asked: list[str], packed: bool) -> None:
     found = chosen(facts, *asked).train
     assert found.packed is packed
-    assert (found.batch_shapes > 0) is (facts.device == "cuda" and not packed and "model.family=gpt" not in asked)
+    assert (found.batch_shapes > 0) is (facts.has_gpu and not packed and "model.family=gpt" not in asked)

@@ -229,20 +229,16 @@ def prepare(
 
 
 def find_texts(dataset: Dataset, corpora: Sequence[Files]) -> list[tuple[str, str]]:
-    """The pairs of a dataset as text, read from the files of the corpora and matched by their digests."""
-    places: dict[tuple[int, ...], list[int]] = {}
-    for place, pair in enumerate(dataset.digests.tolist()):
-        places.setdefault(tuple(pair), []).append(place)
-    texts: dict[int, tuple[str, str]] = {}
+    """The pairs of a dataset as text, read from the files of the corpora, in whose order they are, by their digests."""
+    texts: list[tuple[str, str]] = []
     for files in corpora:
         for sources, targets in chunks(files.read(), 2):
-            source_digests = digests(list(map(normalized, sources)))
-            for number in np.flatnonzero(np.isin(source_digests, dataset.digests[:, 0])).tolist():
-                (target,) = digests([normalized(targets[number])]).tolist()
-                if same := places.get((int(source_digests[number]), target)):
-                    source = f"{files.tag} {sources[number]}" if files.tag else sources[number]
-                    texts[same.pop(0)] = source, targets[number]
-    return [texts[place] for place in range(len(dataset))]
+            known = np.isin(digests(list(map(normalized, sources))), dataset.digests[:, 0])
+            for number in np.flatnonzero(known).tolist():
+                pair = [normalized(sources[number]), normalized(targets[number])]
+                if len(texts) < len(dataset) and np.array_equal(digests(pair), dataset.digests[len(texts)]):
+                    texts.append((f"{files.tag} {sources[number]}" if files.tag else sources[number], targets[number]))
+    return texts
 
 
 def validation_report(valid: Dataset) -> str:

@@ -112,16 +112,11 @@ class Facts:
     examples: int
     source_length: float  # mean tokens of a source; 0 for language models
     target_length: float
-    device: str  # cpu, cuda or mps
+    has_gpu: bool
     cores: int
+    flops: float  # FLOP/s of training
     has_packed_kernels: bool = True  # a GPU with bf16 and Triton has them
     seconds: float = math.inf  # the time for updates
-    measured_flops: float = 0.0  # per second of training; 0 if they were not measured
-
-    @property
-    def flops(self) -> float:
-        """FLOPs per second: without a measurement more than 8 cores help little, and a GPU counts as 1,000 cores."""
-        return self.measured_flops or CORE_FLOPS * (1000 if self.has_gpu else min(self.cores, 8))
 
     @property
     def epoch_tokens(self) -> float:
@@ -131,10 +126,6 @@ class Facts:
     @property
     def is_pairs(self) -> bool:
         return self.source_length > 0
-
-    @property
-    def has_gpu(self) -> bool:
-        return self.device == "cuda"
 
 
 def unset_fields(values: Iterable[str], *, recipe: bool, started: bool) -> frozenset[str]:
@@ -288,7 +279,7 @@ def complete_config(
         seconds = time_update(guess, data, runtime, make_model, say if request.choose_threads else None)
         flops = facts.flops * update_seconds(guess, facts) / seconds
         usable = 60 * minutes * (1 - RESERVE_SHARE - VALIDATION_SHARE) - (time.perf_counter() - request.start)
-        facts = replace(facts, seconds=max(usable, 1.0), measured_flops=flops, cores=torch.get_num_threads())
+        facts = replace(facts, seconds=max(usable, 1.0), flops=flops, cores=torch.get_num_threads())
     config = choose(config, unset, facts)
     if unset:
         say(describe(config, facts))
@@ -303,14 +294,16 @@ def complete_config(
 
 def gather_facts(data: Data, runtime: Runtime) -> Facts:
     """Collect the facts about data and hardware from which a size is chosen."""
-    store, is_pairs = data.train[0], data.config.model.is_translator
+    store, is_pairs, device = data.train[0], data.config.model.is_translator, runtime.device.type
+    has_gpu, cores = device == "cuda", torch.get_num_threads()
     return Facts(
         examples=len(store),
         source_length=float(store.source.lengths.mean()) if is_pairs else 0.0,
         target_length=float((store.target if is_pairs else store.text).lengths.mean()),
-        device=runtime.device.type,
-        cores=torch.get_num_threads(),
-        has_packed_kernels=kernels.is_available() and supports_bf16(runtime.device.type),
+        has_gpu=has_gpu,
+        cores=cores,
+        flops=CORE_FLOPS * (1000 if has_gpu else min(cores, 8)),  # a guess: more than 8 cores help little
+        has_packed_kernels=kernels.is_available() and supports_bf16(device),
     )
 
 
