@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard import folders
 from regard.config import Config, TextConfig, load_config
 from regard.errors import ConfigError, FolderError, did_you_mean
+from regard.models import build
 from regard.models.folder import MODEL, load_model, load_weights
 from regard.models.lora import add_lora
 from regard.models.warm_start import FIXED, SAME, warm_config, warm_weights
@@ -106,6 +107,19 @@ def _load_tokenizers(origins: Sequence[Path]) -> Tokenizers:
 
 
 # Weights
+
+
+def make_model(
+    config: Config, *, origins: Sequence[Path], tokenizers: Tokenizers, device: str = "cpu", say: Say | None = None
+) -> nn.Module:
+    """The model of update 0; `say` is called with what it starts from and what is trained."""
+    torch.manual_seed(config.train.seed)
+    model = build(config.model, device)
+    report, new = load_start(model, origins, tokenizers)
+    for line in (report, set_trained(model, config, new)):
+        if say and line:
+            say(line)
+    return model
 
 
 def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> tuple[str, set[str]]:

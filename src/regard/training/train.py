@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard import folders
 from regard.config import CONFIG, Config, find_config, load_config, run_values, to_json
@@ -45,14 +45,7 @@ from regard.training.loop import Training
 from regard.training.observers import FILES as OBSERVER_FILES
 from regard.training.observers import PlainLines, draw, observing
 from regard.training.sizing import complete_config, time_update, unset_fields
-from regard.training.start_from import (
-    base_config,
-    check_start,
-    load_start,
-    origin_checksums,
-    reuse_tokenizers,
-    set_trained,
-)
+from regard.training.start_from import base_config, check_start, make_model, origin_checksums, reuse_tokenizers
 from regard.training.validation import ValidationSet, final_scores, validate, validation_set
 from regard.translation.loading import load
 
@@ -345,8 +338,8 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     translates = valid_set.sources and config.train.metric != "loss"  # every validation then scores MAX_SENTENCES
     final_validations = 1 + len(valid_set.sources) / MAX_SENTENCES if translates else 2.0
     clock = Clock(config.train, start=request.start, final_validations=final_validations)
-    make_model = functools.partial(_make_model, request, tokenizers)
-    training = Training(out, make_model(config), config, data, runtime, clock)
+    make = functools.partial(make_model, origins=request.origins, tokenizers=tokenizers)
+    training = Training(out, make(config), config, data, runtime, clock)
     say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
     if config.train.precision == "bf16" and (slow := bf16_warning(runtime.device.type)):
         say(slow)
@@ -361,7 +354,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
             folders.write_file(out / CONFIG, to_json(config), force=True)
     if not training.finished:
         if is_resumed and config.train.minutes and request.choose_threads and runtime.is_main:
-            time_update(config, data, runtime, make_model, say)  # chooses the threads, perhaps on another machine
+            time_update(config, data, runtime, make, say)  # chooses the threads, perhaps on another machine
         with observing(training, observe, say) as observe_all:
             training.run(lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all)
         if not training.finished:
@@ -385,8 +378,9 @@ def _start(request: Request, runtime: Runtime, say: Say) -> Data:
     tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
     data = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=say)
-    config = complete_config(config, request, data, runtime, functools.partial(_make_model, request, tokenizers), say)
-    _make_model(request, tokenizers, config, device="meta", say=say)  # finds errors in the model to start from
+    make = functools.partial(make_model, origins=request.origins, tokenizers=tokenizers)
+    config = complete_config(config, request, data, runtime, make, say)
+    make(config, device="meta", say=say)  # finds errors in the model to start from
     *trained, valid = data.identities
     if request.valid is not None and valid in {part.rpartition("*")[0] for part in trained}:
         say("the validation text is the training text: its scores do not show how well the model does on other text")
@@ -407,19 +401,6 @@ def _identity(request: Request, data: Data) -> str:
     """The text of data.sha256: hashes of data and tokenizers and, of a fine-tuned model, the checksums of its start."""
     origin = f"\nfrom {origin_checksums(request.origins)}" if request.origins else ""
     return "+".join([*data.identities, data.tokenizers.fingerprint]) + origin + "\n"
-
-
-def _make_model(
-    request: Request, tokenizers: Tokenizers, config: Config, *, device: str = "cpu", say: Say = lambda line: None
-) -> nn.Module:
-    """The model of update 0; `say` is called with what it starts from and what is trained."""
-    torch.manual_seed(config.train.seed)
-    model = build(config.model, device)
-    report, new = load_start(model, request.origins, tokenizers)
-    for line in (report, set_trained(model, config, new)):
-        if line:
-            say(line)
-    return model
 
 
 def _has_model(out: Path, say: Say) -> bool:
