@@ -258,7 +258,8 @@ def describe(config: Config, facts: Facts) -> str:
     size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
     if settings.minutes:
-        return f"{data}, {place}, {format_duration(60 * settings.minutes)}: {size}, about {updates}"
+        minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
+        return f"{data}, {place}, {minutes}: {size}, about {updates}"
     seconds = settings.updates * update_seconds(config, facts)
     # the formula is for a CPU, and it ignores start-up, validations and other programs
     about = f", about {format_duration(seconds)}" if seconds >= 60 and not facts.has_gpu else ""
