@@ -31,9 +31,10 @@ GPT2: dict[str, Any] = {
 }  # fmt: skip
 
 
-def main(rounds: int = 5, device: str = "cuda", only: str = "") -> bool:
+def main(rounds: int = 5, only: str = "") -> bool:
     """All, or those whose name contains `only`; each is judged by its fastest round."""
-    if device == "cuda" and not torch.cuda.is_available():
+    device = "cuda"
+    if not torch.cuda.is_available():
         print("gpu-decoding needs a GPU: left out", file=sys.stderr)
         return True
     runs: dict[str, Callable[[str], bool]] = {
@@ -65,7 +66,7 @@ def searching(
     lengths = [STEPS - 1] * len(source)
     constraints = Constraints(end=END, max_lengths=lengths, forbidden=forbidden, min_length=5 if ends else 0)
     device = next(model.parameters()).device
-    graphs = Graphs([model]) if device.type == "cuda" else None
+    graphs = Graphs([model])
 
     def run() -> list[Hypothesis]:
         options: dict[str, Any] = {"constraints": constraints, "length_penalty": 1.0}
@@ -81,13 +82,12 @@ def searching(
     return run
 
 
-def fastest(run: Callable[[], Any], rounds: int, device: str) -> float:
+def fastest(run: Callable[[], Any], rounds: int) -> float:
     seconds = []
     for number in range(rounds + 2):
         begun = time.perf_counter()
         run()
-        if device == "cuda":
-            torch.cuda.synchronize()
+        torch.cuda.synchronize()
         if number >= 2:
             seconds.append(time.perf_counter() - begun)
     return min(seconds)
@@ -122,7 +122,7 @@ def speed(
     model, config = make(values, device, torch.bfloat16)
     source = torch.randint(5, config.vocabulary, (sentences, SOURCE))
     on_device, on_host = (
-        fastest(searching(model, source, beams, on_device=on_device), rounds, device) for on_device in (True, False)
+        fastest(searching(model, source, beams, on_device=on_device), rounds) for on_device in (True, False)
     )
     tokens = sentences * STEPS
     return report(
@@ -152,5 +152,5 @@ def sampling(name: str, rounds: int, device: str, tokens: int = 200) -> bool:
         for _ in writer.stream("100 200 300", tokens=tokens, temperature=0.8, top_p=0.9):
             pass
 
-    seconds = fastest(run, rounds, device)
+    seconds = fastest(run, rounds)
     return report(name, tokens / seconds, device=device, milliseconds_a_token=1000 * seconds / tokens)

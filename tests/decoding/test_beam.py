@@ -13,7 +13,7 @@ from tests.decoding.small import END, NAMES, PLAIN, Batch, best, exhaustive, slo
 from tests.models.families import GENERATORS
 
 all_families = pytest.mark.parametrize("name", NAMES)
-PENALTIES = [-0.5, 0.0, 0.6, 1.0, 2.0]
+PENALTIES = [0.0, 0.6, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("name", ["transformer", "gpt", "rnn-additive-input-lstm"])
@@ -47,7 +47,7 @@ def test_a_beam_finds_what_a_slow_one_finds(name: str, length_penalty: float) ->
 
 
 @pytest.mark.parametrize("early_stopping", ["yes", "no", "never"])
-@pytest.mark.parametrize("length_penalty", [-0.5, 0.0, 1.0])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_a_beam_that_stays_full_finds_what_a_slow_one_finds(length_penalty: float, early_stopping: str) -> None:
     for name in ("transformer", "rnn-dot-output-gru"):
         check_slow(name, length_penalty, early_stopping)
@@ -83,7 +83,7 @@ def test_stopping_early_never_changes_the_result(
         monkeypatch.setattr(module, "_cannot_improve", watched)
         early = beam(batch.model, *batch.data, constraints=batch.constraints(max_length=8), **options)
         monkeypatch.setattr(
-            module, "_cannot_improve", lambda candidates, *_: torch.zeros(len(candidates.totals), dtype=torch.bool)
+            module, "_cannot_improve", lambda state, *_: torch.zeros(len(state.totals), dtype=torch.bool)
         )
         late = beam(batch.model, *batch.data, constraints=batch.constraints(max_length=8), **options)
         assert early == late

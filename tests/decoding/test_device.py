@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from regard.config import DecodeConfig
 from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine, beam
@@ -27,13 +28,29 @@ SETTINGS: list[tuple[int, int, float]] = [(1, 1, 1.0), (4, 1, 1.0), (4, 4, 0.0),
 """Beams, results and length penalty."""
 
 
+def eagerly(
+    models: list[Any], source: Tensor, first: Tensor, mask: Tensor, *, constraints: Constraints, **options: Any
+) -> list[list[Hypothesis]]:
+    """The search of `device_beam` with steps that are not captured."""
+    settings = module.SearchSettings(end=constraints.end, min_length=constraints.min_length, **options)
+    steps = 1 + max(map(constraints.max_length, range(len(source))))
+    with torch.inference_mode():
+        inputs = module.prepare(models, source, first, mask, constraints, settings, steps)
+        state = module.begin(models, inputs, settings)
+        for step in range(steps):
+            state = module.advance(models, state, settings)
+            if step % module.CHECK_EVERY == 1 and not module.is_active(state):
+                break
+    return module.results_of(state, constraints, steps)
+
+
 def both(
     batch: Batch, constraints: Constraints, beams: int, results: int, penalty: float
 ) -> tuple[list[list[Hypothesis]], list[list[Hypothesis]]]:
     options: dict[str, Any] = {
         "constraints": constraints, "beams": beams, "results": results, "length_penalty": penalty,
     }  # fmt: skip
-    return device_beam([batch.model], *batch.data, **options), beam(
+    return eagerly([batch.model], *batch.data, **options), beam(
         batch.model, *batch.data, coverage_penalty=0.0, **options
     )
 
@@ -71,13 +88,13 @@ def test_an_ensemble() -> None:
     options: dict[str, Any] = {
         "constraints": batch.constraints(), "beams": 3, "results": 3, "length_penalty": 1.0,
     }  # fmt: skip
-    check_equal(device_beam(models, *batch.data, **options), beam(models, *batch.data, coverage_penalty=0.0, **options))
+    check_equal(eagerly(models, *batch.data, **options), beam(models, *batch.data, coverage_penalty=0.0, **options))
 
 
 def test_rows_and_columns_that_fill_the_batch_change_nothing() -> None:
     batch = Batch("transformer", lengths=(5, 3, 1, 4, 2))
     constraints = batch.constraints()
-    expected = device_beam([batch.model], *batch.data, constraints=constraints, beams=3, results=2, length_penalty=1.0)
+    expected = eagerly([batch.model], *batch.data, constraints=constraints, beams=3, results=2, length_penalty=1.0)
     settings = module.SearchSettings(3, 2, constraints.end, 0, 1.0)
     padded = module.pad_batch(*batch.data, limit=7)
     assert padded[0].shape == (6, 7)
@@ -85,7 +102,7 @@ def test_rows_and_columns_that_fill_the_batch_change_nothing() -> None:
     state = module.begin([batch.model], inputs, settings)
     for _ in range(7):
         state = module.advance([batch.model], state, settings)
-    check_equal(module.collect(state, constraints, 7), expected)
+    check_equal(module.results_of(state, constraints, 7), expected)
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn-none-input-gru"])
@@ -105,8 +122,8 @@ def test_a_search_in_place_can_be_started_again(name: str) -> None:
             copy_into(state, module.begin([batch.model], state.inputs, settings))
             for _ in range(7):
                 copy_into(state, module.advance([batch.model], state, settings))
-    expected = device_beam([batch.model], *batch.data, constraints=constraints, beams=3, results=1, length_penalty=1.0)
-    check_equal(module.collect(state, constraints, 7), expected)
+    expected = eagerly([batch.model], *batch.data, constraints=constraints, beams=3, results=1, length_penalty=1.0)
+    check_equal(module.results_of(state, constraints, 7), expected)
 
 
 def test_a_search_stops_when_nothing_can_win(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +133,7 @@ def test_a_search_stops_when_nothing_can_win(monkeypatch: pytest.MonkeyPatch) ->
     steps = []
     step = batch.model.step
     monkeypatch.setattr(batch.model, "step", lambda *given: (steps.append(1), step(*given))[1])
-    device_beam(
+    eagerly(
         [batch.model], *batch.data, constraints=batch.constraints(max_length=100), beams=4, results=1,
         length_penalty=1.0,
     )  # fmt: skip
@@ -130,7 +147,7 @@ def test_logits_that_are_not_finite_name_the_sentence() -> None:
         batch.model.source.token.weight[11] = float("nan")
     batch.model.target = shaken(Batch("transformer").model).target
     with pytest.raises(NotFiniteError) as raised:
-        device_beam(
+        eagerly(
             [batch.model], *batch.data, constraints=batch.constraints(forbidden=(0, 1, 11)), beams=2, results=1,
             length_penalty=1.0,
         )  # fmt: skip

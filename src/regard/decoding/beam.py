@@ -18,8 +18,7 @@ from torch import Tensor
 
 from regard.config import EarlyStopping
 from regard.decoding.constraints import NEVER, Constraints
-from regard.decoding.search import Encoded, Hypothesis, Models, Search, remaining
-from regard.models.contract import tree_map
+from regard.decoding.search import Encoded, Hypothesis, Models, Search, best_ends, collect
 
 
 class Branch(NamedTuple):
@@ -41,8 +40,6 @@ class Beam(NamedTuple):
     totals: Tensor  # (B, n) log-probabilities of the active hypotheses; -inf in a free place
     places: Tensor  # (B,) places not taken by ended hypotheses
     best: Tensor  # (B, N) scores of the best ended hypotheses, best first; (B, W) if early_stopping = no
-    max_length: Tensor  # (B,) maximum tokens of a hypothesis, including the end token
-    source_mask: Tensor  # (B, S) True for source tokens that are not padding
 
 
 class Candidates(NamedTuple):
@@ -86,15 +83,15 @@ def beam(
         totals=torch.zeros(len(source), 1, device=device),
         places=torch.full((len(source),), beams, device=device),
         best=torch.full((len(source), beams if early_stopping == "no" else results), NEVER, device=device),
-        max_length=torch.tensor([1.0 + constraints.max_length(row) for row in search.sentences], device=device),
-        source_mask=torch.ones_like(source, dtype=torch.bool) if mask is None else mask,
     )
+    lengths = torch.tensor([1.0 + constraints.max_length(row) for row in search.sentences], device=device)
+    final_divisors = lengths.pow(length_penalty)  # (B,) at the maximum length, with the end token
+    source_mask = torch.ones_like(source, dtype=torch.bool) if mask is None else mask
     batch_trees: list[Tree] = [[] for _ in search.sentences]
     for length in range(1, 1 + search.max_steps):
         slots = state.totals.shape[1]
-        candidates = _choose(
-            search.step(), state, constraints.end, beams if trees is None and not refill else 2 * beams
-        )
+        count = beams if trees is None and not refill else 2 * beams
+        candidates = find_candidates(search.step(), state, constraints.end, count)
         if refill:
             candidates = _refill(candidates, constraints.end, beams)
         if trees is None:
@@ -102,42 +99,23 @@ def beam(
         else:  # a tree shows the candidates in the order of their probabilities
             _record(batch_trees, candidates, search.sentences, is_first=length == 1)
 
-        ends = candidates.totals / length**length_penalty
+        divisor = length**length_penalty
+        ends = candidates.totals / divisor
         if search.coverage is not None:
-            ends = ends + coverage_penalty * _log_coverage(search.coverage, candidates.parents, state)
+            ends = ends + coverage_penalty * _log_coverage(
+                search.coverage, candidates.parents, source_mask[search.sentences]
+            )
         ends = ends.masked_fill(~candidates.ended, NEVER)
-        best = torch.cat([state.best, ends], 1).topk(state.best.shape[1]).values
-        state = state._replace(places=state.places - candidates.ended.sum(1), best=best)
-        cannot_improve = _cannot_improve(candidates, state, length, length_penalty, early_stopping)
-        is_over = ~candidates.active.any(1) | cannot_improve
-
-        # One device-to-host copy for all that Python needs of this step.
-        places = candidates.tokens.shape[1]
-        same = torch.arange(places, device=device).clamp(max=slots - 1)
-        from_places = torch.where(candidates.ended | candidates.active, candidates.parents, same)
-        parents = torch.arange(len(is_over), device=device)[:, None] * slots + from_places  # rows of the parents
-        host = torch.cat([parents, candidates.ended, is_over[:, None]], 1).tolist()
-        ended = [(row, place) for row, values in enumerate(host) for place in range(places) if values[places + place]]
-        if ended:
-            index = torch.tensor([row * places + place for row, place in ended], device=device)
-            logs = candidates.log_probabilities.flatten()[index]
-            search.finish([host[row][place] for row, place in ended], logs, ends.flatten()[index])
-        done = [bool(values[-1]) for values in host]
-        if all(done):
-            break
-        stay = remaining(done)
+        search.record(candidates.tokens, candidates.parents, candidates.log_probabilities, ends)
         candidates = Candidates(*(x[:, :beams] for x in candidates))
-        search.keep(stay, [parent for row in stay for parent in host[row][: min(places, beams)]])
-        inactive = ~candidates.active | is_over[:, None]
-        state = state._replace(totals=candidates.totals.masked_fill(inactive, NEVER))
-        if len(stay) < len(host):
-            kept = torch.tensor(stay, device=device)
-            state, candidates = tree_map(lambda x, kept=kept: x.index_select(0, kept), (state, candidates))  # type: ignore[misc]
-        search.append(candidates.tokens.flatten(), candidates.log_probabilities.flatten())
+        state = next_beam(state, candidates, ends, divisor, final_divisors[search.sentences], early_stopping)
+        state = search.advance(candidates.tokens, candidates.parents, state.totals > NEVER, state)
+        if state is None:
+            break
     if trees is not None:
         trees.extend(batch_trees)
-    by_sentence = [[hypothesis for _, hypothesis in pairs] for pairs in search.results(len(source))]
-    return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:results] for hypotheses in by_sentence]
+    history = search.history()
+    return collect(history, best_ends(history, results), constraints)
 
 
 def _record(trees: list[Tree], candidates: Candidates, sentences: list[int], *, is_first: bool) -> None:
@@ -149,17 +127,54 @@ def _record(trees: list[Tree], candidates: Candidates, sentences: list[int], *, 
         trees[sentence].append([Branch(-1 if is_first else parent, *branch) for parent, *branch in branches])
 
 
-def _choose(scores: Tensor, state: Beam, end: int, count: int) -> Candidates:
-    """The best `count` continuations of each sentence, best first."""
+def find_candidates(scores: Tensor, state: Beam, end: int, count: int) -> Candidates:
+    """The best `count` continuations of each sentence, best first, from (R, V) log-probabilities."""
     sentences, slots = state.totals.shape
     # The best candidates are among the best of each row, so the sums are not computed for all V.
     logs, tokens = (x.view(sentences, slots, -1) for x in scores.topk(min(count, scores.shape[1])))
     options = logs.shape[2]
-    totals, where = (state.totals[:, :, None] + logs).flatten(1).topk(min(count, slots * options))
-    parents, logs, tokens = where // options, logs.flatten(1).gather(1, where), tokens.flatten(1).gather(1, where)
-    kept = (torch.arange(totals.shape[1], device=totals.device) < state.places[:, None]) & (totals > NEVER)
-    ended = kept & (tokens == end)
-    return Candidates(totals, logs, parents, tokens, ended, kept & ~ended)
+    totals, order = (state.totals[:, :, None] + logs).flatten(1).topk(min(count, slots * options))
+    parents, logs, tokens = order // options, logs.flatten(1).gather(1, order), tokens.flatten(1).gather(1, order)
+    is_kept = (torch.arange(totals.shape[1], device=totals.device) < state.places[:, None]) & (totals > NEVER)
+    ended = is_kept & (tokens == end)
+    return Candidates(totals, logs, parents, tokens, ended, is_kept & ~ended)
+
+
+def next_beam(
+    state: Beam,
+    candidates: Candidates,
+    ends: Tensor,
+    divisor: float | Tensor,
+    final_divisors: Tensor,
+    early_stopping: EarlyStopping = "shrink",
+) -> Beam:
+    """The beam of the active candidates, after a step in which others ended with the scores `ends`.
+
+    `divisor` is the length penalty of this step, and `final_divisors` (B,) are those at the maximum length.
+    """
+    best = torch.cat([state.best, ends], 1).topk(state.best.shape[1]).values
+    totals = candidates.totals.masked_fill(~candidates.active, NEVER)
+    state = Beam(totals, state.places - (ends > NEVER).sum(1), best)
+    is_over = _cannot_improve(state, divisor, final_divisors, early_stopping)
+    return state._replace(totals=totals.masked_fill(is_over[:, None], NEVER))
+
+
+def _cannot_improve(
+    state: Beam, divisor: float | Tensor, final_divisors: Tensor, early_stopping: EarlyStopping
+) -> Tensor:
+    """(B,): whether no active hypothesis can still beat the N-th best ended one.
+
+    A log-probability s < 0 only falls with every further token, and the coverage penalty only subtracts. So an active
+    hypothesis with s ends with at most s / l ** length_penalty for the maximum length l.
+
+    With early_stopping = yes the search is over after W have ended, and with no when the active ones are not better
+    at their present length than the W-th best.
+    """
+    active, worst = state.totals.amax(1), state.best[:, -1]
+    if early_stopping == "no":
+        return worst >= active / divisor
+    is_over = worst >= active / final_divisors
+    return is_over | (state.places <= 0) if early_stopping == "yes" else is_over
 
 
 def _refill(candidates: Candidates, end: int, beams: int) -> Candidates:
@@ -187,30 +202,9 @@ def _place(candidates: Candidates, slots: int) -> Candidates:
     return Candidates(*(x.gather(-1, order) for x in candidates))
 
 
-def _log_coverage(coverage: Tensor, parents: Tensor, state: Beam) -> Tensor:
-    """(B, c): log(min(attention, 1)) of each source token, summed over the source."""
-    coverage = coverage.view(*state.totals.shape, -1)  # (R, S) -> (B, n, S)
+def _log_coverage(coverage: Tensor, parents: Tensor, source_mask: Tensor) -> Tensor:
+    """(B, c): log(min(attention, 1)) of each source token, summed over the source (B, S)."""
+    coverage = coverage.view(len(source_mask), -1, coverage.shape[1])  # (R, S) -> (B, n, S)
     coverage = coverage.gather(1, parents[:, :, None].expand(-1, -1, coverage.shape[2]))
     logs = coverage.clamp(torch.finfo(coverage.dtype).tiny, 1.0).log()
-    return logs.masked_fill(~state.source_mask[:, None], 0.0).sum(-1)
-
-
-def _cannot_improve(
-    candidates: Candidates, state: Beam, length: int, length_penalty: float, early_stopping: EarlyStopping
-) -> Tensor:
-    """(B,): whether no active hypothesis can still beat the N-th best ended one.
-
-    A log-probability s < 0 only falls with every further token, and the coverage penalty only subtracts. So an active
-    hypothesis with s ends with at most s / l ** length_penalty for some length l from the next to the maximum; that is
-    largest at the maximum length if the penalty favours length (above 0), and at the next length if it does not.
-
-    With early_stopping = yes the search is over after W have ended, and with no when the active ones are not better
-    at their present length than the W-th best.
-    """
-    active, worst = candidates.totals.masked_fill(~candidates.active, NEVER).amax(1), state.best[:, -1]
-    if early_stopping == "no":
-        divisor: float = length**length_penalty
-        return worst >= active / divisor
-    lengths = state.max_length if length_penalty > 0 else torch.full_like(state.max_length, length + 1)
-    is_over = worst >= active / lengths.pow(length_penalty)
-    return is_over | (state.places <= 0) if early_stopping == "yes" else is_over
+    return logs.masked_fill(~source_mask[:, None], 0.0).sum(-1)

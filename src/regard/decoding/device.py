@@ -1,10 +1,9 @@
-"""Beam search that stays on the device: a step is one function over tensors of fixed shape.
+"""Beam search that stays on a GPU: a step is one function over tensors of fixed shape, replayed as a CUDA graph.
 
 B sentences, n hypotheses of each, R = B·n rows, S source tokens, T steps, N results, V vocabulary.
 
 The results are those of `beam`, in which the host decides after every step. Here the host only checks every few steps
-whether all sentences are done, so that a GPU can replay the step as a CUDA graph (`graphs.py`). On a CPU the same code
-runs eagerly.
+whether all sentences are done.
 """
 
 from __future__ import annotations
@@ -13,16 +12,26 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
 from regard.config import ModelConfig
+from regard.decoding.beam import Beam, find_candidates, next_beam
 from regard.decoding.constraints import NEVER, Constraints
 from regard.decoding.graphs import CapturedSteps, Graphs, copy_into
-from regard.decoding.search import Hypothesis, NotFiniteError, log_softmax, max_positions, mean_probability
+from regard.decoding.search import (
+    History,
+    Hypothesis,
+    NotFiniteError,
+    best_ends,
+    collect,
+    empty_history,
+    log_softmax,
+    max_positions,
+    mean_probability,
+)
 from regard.models.cache import for_search, reorder
 from regard.models.contract import Generator, State, tree_map
 
@@ -43,23 +52,6 @@ class Inputs(NamedTuple):
     forced: Tensor  # (B, T) the token forced at each step (of a prefix, or the end token at the maximum length), or -1
     divisors: Tensor  # (T,) length ** length_penalty of a hypothesis that ends at each step
     final_divisors: Tensor  # (B,) the divisor at the maximum length
-
-
-class History(NamedTuple):
-    """All steps so far, written in place: (B, T, n) each."""
-
-    tokens: Tensor
-    parents: Tensor  # places of the parents in the beam of the previous step
-    log_probabilities: Tensor
-    scores: Tensor  # scores of the hypotheses that ended in this step; -inf for all others
-
-
-class Beam(NamedTuple):
-    """The state of the beam, one row per sentence."""
-
-    totals: Tensor  # (B, n) log-probabilities of the active hypotheses; -inf in a free place
-    places: Tensor  # (B,) number of places not taken by ended hypotheses
-    best: Tensor  # (B, N) scores of the best ended hypotheses
 
 
 class SearchState(NamedTuple):
@@ -95,28 +87,19 @@ def device_beam(
     beams: int,
     results: int,
     length_penalty: float,
-    graphs: Graphs | None = None,
+    graphs: Graphs,
 ) -> list[list[Hypothesis]]:
     """Beam search with the results of `beam`, without its coverage penalty, n-gram blocking, trees and early stopping.
 
-    With `graphs`, the steps are captured as CUDA graphs, and the batch is padded to one of a few shapes.
+    The batch, on the host, is padded to one of a few shapes, and the steps for each are captured as CUDA graphs.
     """
     if not len(source):
         return []
     device = next(cast(nn.Module, models[0]).parameters()).device
     settings = SearchSettings(beams, results, constraints.end, constraints.min_length, length_penalty)
     steps = 1 + max(map(constraints.max_length, range(len(source))))
-    if graphs is None:
-        state = begin(models, prepare(models, source, first, mask, constraints, settings, steps), settings)
-        for step in range(1, 1 + steps):
-            state = advance(models, state, settings)
-            if step % CHECK_EVERY == 0 and not bool(is_active(state)):
-                break
-        return collect(state, constraints, steps)
-
-    capacity = -(-steps // CAPACITY_BUCKET) * CAPACITY_BUCKET
-    limit = max_positions(models) or sys.maxsize
-    padded = pad_batch(source.cpu(), first.cpu(), None if mask is None else mask.cpu(), limit)
+    capacity = round_up(steps, CAPACITY_BUCKET)
+    padded = pad_batch(source, first, mask, limit=max_positions(models) or sys.maxsize)
     inputs = prepare(models, *padded, constraints, settings, capacity)
     with graphs.lock, torch.cuda.device(device):
         captured = graphs.find(
@@ -128,7 +111,7 @@ def device_beam(
         copy_into(captured.state.inputs, inputs)
         replay(captured, steps)
         try:
-            return collect(captured.state, constraints, steps)
+            return results_of(captured.state, constraints, steps)
         except NotFiniteError:
             graphs.free()  # its caches now contain NaN
             raise
@@ -147,7 +130,7 @@ def prepare(
     capacity: int,
 ) -> Inputs:
     """Prepare the inputs of a search of at most `capacity` steps; rows beyond the sentences only fill the batch."""
-    count, rows, device = len(constraints.max_lengths), len(source), source.device
+    count, rows = len(constraints.max_lengths), len(source)
     model = cast(nn.Module, models[0])
     dtype = torch.promote_types(next(model.parameters()).dtype, torch.float32)
     allowed = torch.ones(cast(ModelConfig, model.config).target_vocabulary_size, dtype=torch.bool)
@@ -162,11 +145,11 @@ def prepare(
         source=source,
         mask=mask,
         first=first,
-        is_sentence=(torch.arange(rows) < count).to(device),
-        allowed=allowed.to(device),
-        forced=forced.to(device),
-        divisors=penalties.to(device, dtype),
-        final_divisors=penalties[longest].to(device, dtype),
+        is_sentence=torch.arange(rows) < count,
+        allowed=allowed,
+        forced=forced,
+        divisors=penalties.to(dtype),
+        final_divisors=penalties[longest].to(dtype),
     )
 
 
@@ -176,8 +159,7 @@ def begin(models: Sequence[Generator], inputs: Inputs, settings: SearchSettings)
     rows, capacity = inputs.forced.shape
     places = torch.arange(settings.beams, device=inputs.final_divisors.device)
     is_first = inputs.is_sentence[:, None] & (places == 0)
-    never = inputs.final_divisors.new_full((rows, capacity, settings.beams), NEVER)
-    ids = torch.zeros_like(never, dtype=torch.int64)
+    history = empty_history((rows, capacity, settings.beams), like=inputs.final_divisors)
     return SearchState(
         inputs=inputs,
         memories=tuple(state.memory for state in states),
@@ -185,11 +167,11 @@ def begin(models: Sequence[Generator], inputs: Inputs, settings: SearchSettings)
         step=inputs.forced.new_zeros(1),
         next_tokens=inputs.first.repeat_interleave(settings.beams),
         beam=Beam(
-            totals=torch.where(is_first, 0.0, never[:, 0]),
+            totals=torch.where(is_first, 0.0, history.scores[:, 0]),
             places=inputs.forced.new_full((rows,), settings.beams),
             best=inputs.final_divisors.new_full((rows, settings.results), NEVER),
         ),
-        history=History(ids, ids.clone(), never, never.clone()),
+        history=history,
     )
 
 
@@ -224,30 +206,19 @@ def choose(
 
     `scores` are (R, V) logits or log-probabilities. Only `allowed` (V,) tokens or a forced one are chosen.
     """
-    inputs, (totals, places, best) = state.inputs, state.beam
-    sentences, beams = totals.shape
+    inputs, (sentences, beams) = state.inputs, state.beam.totals.shape
     forced = inputs.forced.index_select(1, state.step).repeat_interleave(beams, 0)  # (R, 1)
     is_forced = torch.arange(len(allowed), device=allowed.device) == forced
     logs = log_softmax(scores).masked_fill(~torch.where(forced < 0, allowed, is_forced), NEVER)
-
-    # The best continuations of a sentence are among the best of its rows.
-    logs, tokens = (x.view(sentences, beams, -1) for x in logs.topk(min(beams, logs.shape[1])))
-    options = logs.shape[2]
-    totals, order = (totals[:, :, None] + logs).flatten(1).topk(beams)
-    parents, logs, tokens = order // options, logs.flatten(1).gather(1, order), tokens.flatten(1).gather(1, order)
-    is_kept = (torch.arange(beams, device=order.device) < places[:, None]) & (totals > NEVER)
-    is_end = tokens == settings.end
-    ends = (totals / inputs.divisors[state.step]).masked_fill(~(is_kept & is_end), NEVER)
-    best = torch.cat([best, ends], 1).topk(settings.results).values
-    totals = totals.masked_fill(is_end | ~is_kept, NEVER)
-
-    # Like `_cannot_improve` in `beam.py`: drop the hypotheses of a sentence if none can beat its N-th best ended one.
-    cannot_improve = best[:, -1] >= totals.amax(1) / inputs.final_divisors
-    totals = totals.masked_fill(cannot_improve[:, None], NEVER)
-    for table, column in zip(state.history, (tokens, parents, logs, ends), strict=True):
+    candidates = find_candidates(logs, state.beam, settings.end, beams)
+    divisor = inputs.divisors[state.step]
+    ends = (candidates.totals / divisor).masked_fill(~candidates.ended, NEVER)
+    beam = next_beam(state.beam, candidates, ends, divisor, inputs.final_divisors)
+    columns = candidates.tokens, candidates.parents, candidates.log_probabilities, ends
+    for table, column in zip(state.history, columns, strict=True):
         table.index_copy_(1, state.step, column[:, None])
-    rows = torch.arange(sentences, device=order.device)[:, None] * beams + parents
-    return rows.flatten(), tokens.flatten(), Beam(totals, places - (ends > NEVER).sum(1), best)
+    rows = torch.arange(sentences, device=allowed.device)[:, None] * beams + candidates.parents
+    return rows.flatten(), candidates.tokens.flatten(), beam
 
 
 def is_active(state: SearchState) -> Tensor:
@@ -261,12 +232,16 @@ def is_active(state: SearchState) -> Tensor:
 def pad_batch(source: Tensor, first: Tensor, mask: Tensor | None, limit: int) -> tuple[Tensor, Tensor, Tensor]:
     """Pad a batch to one of a few shapes; the added rows repeat the first sentence."""
     rows, width = source.shape
-    columns = max(min(-(-width // SOURCE_BUCKET) * SOURCE_BUCKET, limit), width)
+    columns = max(min(round_up(width, SOURCE_BUCKET), limit), width)
     mask = torch.ones_like(source, dtype=torch.bool) if mask is None else mask
     source, mask = (F.pad(x, (0, columns - width)) for x in (source, mask))
     filled = torch.arange(round_up_rows(rows))
     filled = filled.where(filled < rows, 0)
     return source[filled], first[filled], mask[filled]
+
+
+def round_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
 
 
 def round_up_rows(rows: int) -> int:
@@ -290,33 +265,7 @@ def replay(captured: CapturedSteps[SearchState], steps: int) -> None:
                     break
 
 
-def collect(state: SearchState, constraints: Constraints, steps: int) -> list[list[Hypothesis]]:
+def results_of(state: SearchState, constraints: Constraints, steps: int) -> list[list[Hypothesis]]:
     """The best ended hypotheses of each sentence, best first."""
-    count, results, beams = len(constraints.max_lengths), state.beam.best.shape[1], state.beam.totals.shape[1]
-    history = History(*(table[:count, :steps] for table in state.history))
-    ranked = history.scores.flatten(1).sort(dim=1, descending=True, stable=True)
-    tokens, parents, logs, scores, ends = (
-        x.cpu().numpy() for x in (*history[:3], ranked.values[:, :results], ranked.indices[:, :results])
-    )
-    lengths, places = np.divmod(ends, beams)
-
-    # Follow the parents of all hypotheses from their ends back to the start.
-    rows, steps = np.arange(count)[:, None], int(lengths.max()) + 1
-    all_tokens, all_logs = (np.zeros((steps, *lengths.shape), table.dtype) for table in (tokens, logs))
-    for step in reversed(range(steps)):
-        all_tokens[step], all_logs[step] = tokens[rows, step, places], logs[rows, step, places]
-        places = np.where(step <= lengths, parents[rows, step, places], places)
-
-    hypotheses = []
-    columns = scores, lengths, all_tokens.transpose(1, 2, 0), all_logs.transpose(1, 2, 0)
-    for sentence, row in enumerate(zip(*(x.tolist() for x in columns), strict=True)):
-        longest = constraints.max_length(sentence)
-        found = [
-            Hypothesis(ids[:length], score, sum(values[: length + 1]), length < longest, values[: length + 1])
-            for score, length, ids, values in zip(*row, strict=True)
-            if score > NEVER
-        ]
-        if not found:
-            raise NotFiniteError(sentence)
-        hypotheses.append(found)
-    return hypotheses
+    history = History(*(table[: len(constraints.max_lengths), :steps] for table in state.history))
+    return collect(history, best_ends(history, state.beam.best.shape[1]), constraints)

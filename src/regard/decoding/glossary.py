@@ -9,10 +9,8 @@ lacks a term, the term replaces the words that attended most to the term's sourc
 from __future__ import annotations
 
 import functools
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,7 +20,6 @@ from torch import Tensor
 
 from regard.errors import DataError, InputError
 from regard.text.files import read_lines
-from regard.text.scripts import UNSPACED_SCRIPTS, script_of
 
 MIN_ATTENTION = 0.05  # of a target word on a term's source, to be replaced by the term
 SIMILAR_ATTENTION = 0.8  # of the best word's attention: words that attend as much are compared by length
@@ -40,32 +37,19 @@ Key = tuple[str, ...]
 
 # Words.
 
+# Letters with their marks, digits and underscores make a word; in scripts without spaces every letter is a word.
+UNSPACED = r"[\p{L}&&[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
+LETTER = regex.compile(r"[\p{L}\p{M}\p{N}_]")
+WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}_--{UNSPACED}]+|\S", regex.V1)
+
 
 def word_spans(text: str) -> list[Span]:
     """Start and end of every word and punctuation mark; in scripts without spaces, of every character."""
-    spans: list[Span] = []
-    for kind, group in groupby(enumerate(text), key=lambda item: _kind(item[1])):
-        places = [place for place, _ in group]
-        if kind == "word":
-            spans.append((places[0], places[-1] + 1))
-        elif kind == "single":
-            spans += [(place, place + 1) for place in places]
-    return spans
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def _kind(character: str) -> str:
-    if character.isspace():
-        return "space"
-    if script_of(character) in UNSPACED_SCRIPTS:
-        return "single"
-    is_letter = character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
-    return "word" if is_letter else "single"
+    return [match.span() for match in WORD.finditer(text)]
 
 
 def _key(text: str, *, ignore_case: bool) -> Key:
-    words = [text[slice(*span)] for span in word_spans(text)]
-    return tuple(word.casefold() for word in words) if ignore_case else tuple(words)
+    return tuple(WORD.findall(text.casefold() if ignore_case else text))
 
 
 def _overlap(a: Span, b: Span) -> bool:
@@ -137,8 +121,7 @@ class Glossary:
 
     def find(self, text: str) -> list[Match]:
         """Find the terms in a text, in order; of overlapping terms, the longest."""
-        spans = word_spans(text)
-        words = [text[slice(*span)] for span in spans]
+        spans, words = word_spans(text), WORD.findall(text)
         candidates: list[tuple[Span, tuple[str, ...] | None]] = []  # the forms of a term; None: copied
         for pattern in self.patterns:
             try:
@@ -245,7 +228,7 @@ def place_terms(text: str, matches: Sequence[Match], attention: TokenAttention |
 
 
 def _replace(text: str, matches: Sequence[Match], written: Sequence[Span | None], attention: TokenAttention) -> str:
-    spans = [span for span in word_spans(text) if _kind(text[span[0]]) == "word" or script_of(text[span[0]])]
+    spans = [span for span in word_spans(text) if LETTER.match(text, span[0])]
     if not spans:
         return text
     tokens = _membership(spans, attention.target)
@@ -286,7 +269,7 @@ def _choose_words(weights: Sequence[Sequence[float]], used: set[int], words: Seq
     if highest < MIN_ATTENTION:
         return []
     similar = [number for number in total if total[number] >= SIMILAR_ATTENTION * highest]
-    is_content = [len(word) > MAX_FUNCTION_WORD or script_of(word[0]) in UNSPACED_SCRIPTS for word in words]
+    is_content = [len(word) > MAX_FUNCTION_WORD or regex.match(UNSPACED, word, regex.V1) for word in words]
     best = max(similar, key=lambda number: (len(words[number]), total[number]))
     neighbours = {number for number in similar if total[number] >= NEIGHBOUR_ATTENTION and is_content[number]}
     for column in zip(*weights, strict=True) if len(weights[best]) > 1 else ():  # the words of a term of several words

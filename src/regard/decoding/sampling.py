@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.constraints import NEVER, Constraints
-from regard.decoding.search import Encoded, Hypothesis, Models, Search, remaining
+from regard.decoding.search import Encoded, Hypothesis, Models, Search, collect
 
 
 def greedy(
@@ -71,31 +71,30 @@ def sample(
     search = Search(models, source, first, mask, constraints, encoded, copies=samples)
     if temperature:
         uniform = _uniform(source, first, mask, constraints, samples, seed, search.max_steps)
-    active = [True] * (samples * len(source))  # rows that have not ended
-    for length in range(search.max_steps):
+    places = torch.arange(samples, device=source.device).expand(len(source), -1)
+    # one row per sentence, as all that follows: places, whether hypotheses have not ended, and their log-probabilities
+    state = places, torch.ones_like(places, dtype=torch.bool), torch.empty(*places.shape, 0, device=source.device)
+    for length in range(1, 1 + search.max_steps):
+        places, active, log_probabilities = state
         scores = search.step()
         if temperature:
             allowed = restrict(scores / temperature, top_k=top_k, top_p=top_p)
-            tokens = draw(allowed, uniform[search.sentences, :, length].flatten().to(scores.device))
-            logs = scores.gather(1, tokens[:, None])[:, 0]
+            tokens = draw(allowed, uniform[search.sentences, :, length - 1].flatten().to(scores.device))
+            logs = scores.gather(1, tokens[:, None])
         else:
             logs, tokens = scores.max(1)
-        ended = [row for row, token in enumerate(tokens.tolist()) if token == constraints.end and active[row]]
-        if ended:
-            totals = torch.cat([search.log_probabilities[ended], logs[ended, None]], 1).sum(1)
-            search.finish(ended, logs[ended], totals / (length + 1) ** length_penalty)
-        for row in ended:
-            active[row] = False
-        search.append(tokens, logs)
-        if not any(active):
+        logs, tokens = logs.view_as(places), tokens.view_as(places)
+        log_probabilities = torch.cat([log_probabilities, logs[..., None]], 2)
+        ended = active & (tokens == constraints.end)
+        ends = (log_probabilities.sum(2) / length**length_penalty).masked_fill(~ended, NEVER)
+        search.record(tokens, places, logs, ends)
+        active = active & ~ended
+        state = search.advance(tokens, places, active, (places, active, log_probabilities))
+        if state is None:
             break
-        rows_of = [range(sentence * samples, (sentence + 1) * samples) for sentence in range(len(search.sentences))]
-        stay = remaining([not any(active[row] for row in rows) for rows in rows_of])
-        rows = [row for sentence in stay for row in rows_of[sentence]]
-        search.keep(stay, rows)
-        active = [active[row] for row in rows]
-    by_place = [sorted(hypotheses, key=lambda pair: pair[0]) for hypotheses in search.results(len(source))]
-    return [[hypothesis for _, hypothesis in pairs] for pairs in by_place]
+    history = search.history()
+    steps = history.scores.argmax(1)  # the only one in which a sample ends
+    return collect(history, steps * samples + torch.arange(samples, device=source.device), constraints)
 
 
 def restrict(scores: Tensor, *, top_k: int, top_p: float) -> Tensor:

@@ -1,6 +1,6 @@
-"""Shared parts of all searches: hypotheses, a step of all models, and removing finished sentences from the batch.
+"""Shared parts of all searches: a step of all models, finished sentences leave the batch, choices become hypotheses.
 
-B sentences in the batch, n hypotheses of each, R = B·n rows, t tokens so far, S source tokens, V vocabulary.
+B sentences, n hypotheses of each, R = B·n rows, T steps, t tokens so far, k results, S source tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from math import isnan, log
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.attention.prepacked import prepack
-from regard.decoding.constraints import Constraints
+from regard.decoding.constraints import NEVER, Constraints
 from regard.errors import InputError, RunError
 from regard.models.cache import Cache
 from regard.models.contract import Generator, Record, State, tree_map
@@ -46,6 +47,15 @@ class Encoded(NamedTuple):
         return Encoded(state, dict(zip(self.record, record, strict=True)))
 
 
+class History(NamedTuple):
+    """The choices of a search: (B, T, n) each."""
+
+    tokens: Tensor
+    parents: Tensor  # places of the parents among the n hypotheses of the step before
+    log_probabilities: Tensor
+    scores: Tensor  # scores of the hypotheses that end in this step; -inf for all others
+
+
 class NotFiniteError(RunError):
     """The logits of a model are NaN or infinite for a sentence of the batch, counted from 0."""
 
@@ -74,6 +84,7 @@ class Search:
         self.models = [prepack(model) for model in (models if isinstance(models, Sequence) else [models])]
         self.constraints = constraints
         self.sentences = list(range(len(source)))  # those still in the batch, by their number
+        self.choices: list[tuple[list[int], History]] = []  # of each step: the sentences, and (B, n) columns
         self.max_steps = 1 + max(map(constraints.max_length, self.sentences))
         mask = None if mask is None or bool(mask.all()) else mask  # without one the kernels are faster
         records: list[Record | None] = [None if encoded is None else {} for _ in self.models]
@@ -85,13 +96,11 @@ class Search:
             encoded.extend(Encoded(state, record or {}) for state, record in zip(states, records, strict=True))
         self.memories = tuple(state.memory for state in states)
         self.caches = tuple(state.past for state in states)
-        self.next_tokens = first  # (R,) input of the next step
+        self.next_tokens = first.repeat_interleave(copies)  # (R,) input of the next step
         self.tokens = first.new_empty(len(source), 0)  # (R, t)
-        self.log_probabilities = torch.empty(len(source), 0, device=source.device)  # (R, t)
         # (R, S) accumulated attention on each source token, for the coverage penalty
         self.coverage = torch.zeros(source.shape, device=source.device) if coverage else None
-        self._finished: list[tuple[list[int], list[int], Tensor, Tensor, Tensor]] = []
-        self.keep(self.sentences, [row for row in self.sentences for _ in range(copies)])
+        self._reorder([row for row in self.sentences for _ in range(copies)])
 
     def step(self) -> Tensor:
         """(R, V) log-probabilities of the tokens after `next_tokens`."""
@@ -113,56 +122,98 @@ class Search:
         self.constraints.apply(scores, self.tokens, self.sentences)
         return scores
 
-    def append(self, tokens: Tensor, log_probabilities: Tensor) -> None:
-        """Add one token (R,) to every hypothesis."""
-        self.next_tokens = tokens
-        self.tokens = torch.cat([self.tokens, tokens[:, None]], 1)
-        self.log_probabilities = torch.cat([self.log_probabilities, log_probabilities[:, None]], 1)
+    def record(self, tokens: Tensor, parents: Tensor, log_probabilities: Tensor, scores: Tensor) -> None:
+        """Add the choices of a step to the history: (B, n) each, for the sentences in the batch."""
+        self.choices.append((self.sentences, History(tokens, parents, log_probabilities, scores)))
 
-    def keep(self, sentences: list[int], rows: list[int]) -> None:
-        """Keep these sentences of the batch, and make row i the old row `rows[i]`."""
+    def advance(self, tokens: Tensor, parents: Tensor, active: Tensor, state: Any) -> Any:
+        """Continue with hypotheses (B, n): places of their parents, their new tokens, and which of them are active.
+
+        Sentences without active hypotheses leave the batch. Returns the state, a tuple of tensors with one row for each
+        sentence, of those that stay; None if no hypothesis is active.
+        """
+        slots, sentences = len(self.tokens) // len(self.sentences), torch.arange(len(tokens), device=tokens.device)
+        own = torch.arange(tokens.shape[1], device=tokens.device).clamp(max=slots - 1)
+        old_rows = sentences[:, None] * slots + torch.where(active, parents, own)
+        # One device-to-host copy for all that Python needs of this step.
+        *host, is_active = torch.cat([old_rows, active.any(1, keepdim=True)], 1).T.tolist()
+        if not any(is_active):
+            return None
+        stay = [row for row, some in enumerate(is_active) if some]
+        if len(is_active) - len(stay) < REMOVED_SHARE * len(is_active):
+            stay = list(range(len(is_active)))
+        rows = [column[row] for row in stay for column in host]
+        if len(stay) < len(is_active):
+            index = torch.tensor(stay, device=tokens.device)
+            tokens, state, self.memories = tree_map(lambda x: x.index_select(0, index), (tokens, state, self.memories))
+            self.sentences = [self.sentences[sentence] for sentence in stay]
+        self._reorder(rows)
+        self.next_tokens = tokens.flatten()
+        self.tokens = torch.cat([self.tokens, self.next_tokens[:, None]], 1)
+        return state
+
+    def _reorder(self, rows: list[int]) -> None:
+        """Make row i of the hypotheses the old row `rows[i]`."""
         device = self.tokens.device
-        if len(sentences) < len(self.sentences):
-            index = torch.tensor(sentences, device=device)
-            self.memories = tree_map(lambda x: x.index_select(0, index), self.memories)
-            self.sentences = [self.sentences[sentence] for sentence in sentences]
-        past = (self.caches, self.next_tokens, self.tokens, self.log_probabilities, self.coverage)
         if len(rows) != len(self.tokens):
             index = torch.tensor(rows, device=device)
-            past = tree_map(lambda x: x.index_select(0, index), past)
-            self.caches, self.next_tokens, self.tokens, self.log_probabilities, self.coverage = past
+            past = self.caches, self.tokens, self.coverage
+            self.caches, self.tokens, self.coverage = tree_map(lambda x: x.index_select(0, index), past)
         elif moved := [row for row, old in enumerate(rows) if row != old]:  # only these are copied, in place
             to_rows, from_rows = torch.tensor([moved, [rows[row] for row in moved]], device=device)
             filled = tuple(cache.filled() if isinstance(cache, Cache) else cache for cache in self.caches)
-            tree_map(lambda x: x.index_copy_(0, to_rows, x.index_select(0, from_rows)), (filled, *past[1:]))
+            past = filled, self.tokens, self.coverage
+            tree_map(lambda x: x.index_copy_(0, to_rows, x.index_select(0, from_rows)), past)
 
-    def finish(self, rows: list[int], log_probabilities: Tensor, scores: Tensor) -> None:
-        """Add hypotheses that end after the tokens of these rows: (k,) log-probabilities of the end, (k,) scores."""
-        copies = len(self.tokens) // len(self.sentences)
-        sentences, places = [self.sentences[row // copies] for row in rows], [row % copies for row in rows]
-        index = torch.tensor(rows, device=self.tokens.device)
-        logs = torch.cat([self.log_probabilities[index], log_probabilities[:, None]], 1)
-        self._finished.append((sentences, places, self.tokens[index], logs, scores))  # on the device until the end
-
-    def results(self, count: int) -> list[list[tuple[int, Hypothesis]]]:
-        """All finished hypotheses of each of `count` sentences, shorter ones first, with their places in the batch."""
-        by_sentence: list[list[tuple[int, Hypothesis]]] = [[] for _ in range(count)]
-        for sentences, places, *tensors in self._finished:
-            for sentence, place, ids, logs, score in zip(
-                sentences, places, *(x.tolist() for x in tensors), strict=True
-            ):
-                is_finished = len(ids) < self.constraints.max_length(sentence)
-                by_sentence[sentence].append((place, Hypothesis(ids, score, sum(logs), is_finished, logs)))
-        for sentence, hypotheses in enumerate(by_sentence):
-            if not hypotheses or any(isnan(hypothesis.score) for _, hypothesis in hypotheses):
-                raise NotFiniteError(sentence)
-        return by_sentence
+    def history(self) -> History:
+        """The choices of all steps, for all sentences."""
+        widths = [columns.tokens.shape[1] for _, columns in self.choices]
+        sentences, first = self.choices[0]
+        history = empty_history((len(sentences), len(widths), max(widths)), like=first.scores)
+        for step, (sentences, columns) in enumerate(self.choices):
+            for table, column in zip(history, columns, strict=True):
+                table[sentences, step, : widths[step]] = column
+        return history
 
 
-def remaining(done: list[bool]) -> list[int]:
-    """The sentences to keep in the batch: all, until enough of them are done."""
-    worthwhile = sum(done) >= REMOVED_SHARE * len(done)
-    return [row for row, is_done in enumerate(done) if not (worthwhile and is_done)]
+def empty_history(shape: tuple[int, int, int], like: Tensor) -> History:
+    """A history of B sentences, T steps and n hypotheses in which nothing has ended."""
+    never = like.new_full(shape, NEVER)
+    ids = torch.zeros_like(never, dtype=torch.int64)
+    return History(ids, ids.clone(), never, never.clone())
+
+
+def best_ends(history: History, results: int) -> Tensor:
+    """(B, k): where the best hypotheses end, best first, as indices into the flattened steps and places."""
+    return history.scores.flatten(1).sort(dim=1, descending=True, stable=True).indices[:, :results]
+
+
+def collect(history: History, ends: Tensor, constraints: Constraints) -> list[list[Hypothesis]]:
+    """The hypotheses of each sentence that end at `ends`, in this order, without those of score -inf."""
+    selected = history.scores.flatten(1).gather(1, ends)
+    tokens, parents, logs, scores, indices = (x.cpu().numpy() for x in (*history[:3], selected, ends))
+    lengths, places = np.divmod(indices, tokens.shape[2])
+
+    # Follow the parents of all hypotheses from their ends back to the start.
+    rows, steps = np.arange(len(tokens))[:, None], int(lengths.max()) + 1
+    all_tokens, all_logs = (np.zeros((steps, *lengths.shape), table.dtype) for table in (tokens, logs))
+    for step in reversed(range(steps)):
+        all_tokens[step], all_logs[step] = tokens[rows, step, places], logs[rows, step, places]
+        places = np.where(step <= lengths, parents[rows, step, places], places)
+
+    hypotheses = []
+    columns = scores, lengths, all_tokens.transpose(1, 2, 0), all_logs.transpose(1, 2, 0)
+    for sentence, row in enumerate(zip(*(x.tolist() for x in columns), strict=True)):
+        longest = constraints.max_length(sentence)
+        found = [
+            Hypothesis(ids[:length], score, sum(values[: length + 1]), length < longest, values[: length + 1])
+            for score, length, ids, values in zip(*row, strict=True)
+            if score != NEVER
+        ]
+        if not found or any(isnan(hypothesis.score) for hypothesis in found):
+            raise NotFiniteError(sentence)
+        hypotheses.append(found)
+    return hypotheses
 
 
 def max_positions(models: Sequence[Any]) -> int | None:
