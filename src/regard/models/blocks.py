@@ -55,7 +55,7 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Memory]:
         """A decoder layer: every token attends to the tokens before it and to the source; also returns its cache."""
         query, memory = self.attention.queries_and_memory(self._before(x, self.attention_norm), rotation)
-        layer_cache, past = extend(cache, layer, memory, new)
+        layer_cache, past = extend(cache, layer, memory)
         context, weights = self.attention(query, past, mask=new.mask, causal=new.causal, weights=record is not None)
         note(record, f"{name}.self", weights)
         x = self._add(x, context, self.attention_norm)

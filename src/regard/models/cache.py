@@ -2,9 +2,8 @@
 
 B rows (hypotheses), L cached keys, T new tokens, G key-value heads, D head size.
 
-Each cached key has a position; a query attends to the keys at or before its own position. Padding and slots that are
-still empty have the position EMPTY, which is after every query. This one rule covers causality, prompts of different
-lengths and preallocated caches.
+Each cached key has a position; a query attends to the keys at or before its own position. Padding has the position
+EMPTY, which is after every query. This one rule covers causality and prompts of different lengths.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Cache(NamedTuple):
     layers: tuple[Memory, ...]  # (B, G, L, D) keys and values per layer; no layers before the first step
     key_positions: Tensor  # (B, L) position of each key
     next_position: Tensor  # (B,) position of each row's next token
-    length: int  # cached keys of the longest row
+    length: int  # cached keys
     unpadded: bool  # every row holds positions 0 to length - 1, so causality alone decides and no mask is needed
     capacity: int  # slots allocated ahead and written in place; 0: each step makes new tensors, older states stay valid
 
@@ -65,7 +64,7 @@ class NewTokens(NamedTuple):
 
 def empty_cache(rows: int, device: torch.device, capacity: int = 0) -> Cache:
     """A cache before the first step."""
-    key_positions = torch.full((rows, capacity), EMPTY, dtype=torch.int64, device=device)
+    key_positions = torch.zeros(rows, 0, dtype=torch.int64, device=device)
     next_position = torch.zeros(rows, dtype=torch.int64, device=device)
     return Cache((), key_positions, next_position, length=0, unpadded=True, capacity=capacity)
 
@@ -116,24 +115,20 @@ def advance(
         raise InputError(f"the text has {length} tokens and the cache has a capacity of {cache.capacity}")
     positions = cache.next_position[:, None] + torch.arange(width, device=tokens.device)
     new_positions = positions if real is None else positions.masked_fill(~real, EMPTY)
-    unpadded = cache.unpadded and real is None
-    if cache.capacity:  # each row writes at its own positions, so later tokens overwrite padding
-        key_positions = cache.key_positions.scatter(1, positions, new_positions)
-    else:
-        key_positions = torch.cat([cache.key_positions, new_positions], dim=1)
+    key_positions = torch.cat([cache.key_positions, new_positions], dim=1)
     next_position = cache.next_position + (width if real is None else real.sum(1))
+    unpadded = cache.unpadded and real is None
     first, single = cache.length == 0, True if width == 1 else False  # noqa: SIM210 - torch.compile needs a plain bool
     mask = None
     if not (unpadded and (first or single)):
-        visible = key_positions[:, :length] if cache.unpadded else key_positions
-        mask = (visible[:, None, :] <= positions[:, :, None])[:, None]
+        mask = (key_positions[:, None, :] <= positions[:, :, None])[:, None]
     advanced = cache._replace(
         key_positions=key_positions, next_position=next_position, length=length, unpadded=unpadded
     )
     return advanced, NewTokens(positions, mask, causal=unpadded and first and not single)
 
 
-def extend(cache: Cache | SearchCache, layer: int, new: Memory, tokens: NewTokens) -> tuple[Memory, Memory | Slots]:
+def extend(cache: Cache | SearchCache, layer: int, new: Memory) -> tuple[Memory, Memory | Slots]:
     """Append the new keys and values of one layer; returns the layer's cache and the part of it to attend to."""
     if not cache.capacity:
         if cache.layers:
@@ -145,12 +140,7 @@ def extend(cache: Cache | SearchCache, layer: int, new: Memory, tokens: NewToken
         slots = Memory(*(x.new_zeros(*x.shape[:2], cache.capacity, x.shape[3]) for x in new))
     if isinstance(cache, SearchCache):
         return slots, Slots(*slots, cache.table, cache.positions, *new)
-    if cache.unpadded:  # all rows write at the same positions: a slice is enough
-        end = cache.length + new.key.shape[2]
-        for slot, x in zip(slots, new, strict=True):
-            slot[:, :, cache.length : end] = x
-        return slots, Memory(slots.key[:, :, :end], slots.value[:, :, :end])
-    index = tokens.positions[:, None, :, None]
+    end = cache.length + new.key.shape[2]
     for slot, x in zip(slots, new, strict=True):
-        slot.scatter_(2, index.expand_as(x), x)
-    return slots, slots
+        slot[:, :, cache.length : end] = x
+    return slots, Memory(slots.key[:, :, :end], slots.value[:, :, :end])
