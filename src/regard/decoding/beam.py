@@ -69,7 +69,7 @@ def beam(
     trees: list[Tree] | None = None,
     encoded: list[Encoded] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `results` best hypotheses for each sentence of (B, S), best first; `first` and `encoded` are as in `greedy`.
+    """The `results` best hypotheses for each sentence of (B, S), best first; `first` and `encoded` are as in `sample`.
 
     The score is log-probability / length ** length_penalty, with the end token counted, plus coverage_penalty times the
     sum of the logarithms of the attention on each source token, at most 1 (Wu et al., 2016). A list passed as `trees`
@@ -89,22 +89,18 @@ def beam(
     source_mask = torch.ones_like(source, dtype=torch.bool) if mask is None else mask
     batch_trees: list[Tree] = [[] for _ in search.sentences]
     for length in range(1, 1 + search.max_steps):
-        slots = state.totals.shape[1]
         count = beams if trees is None and not refill else 2 * beams
         candidates = find_candidates(search.step(), state, constraints.end, count)
         if refill:
             candidates = _refill(candidates, constraints.end, beams)
-        if trees is None:
-            candidates = _place(candidates, slots)
-        else:  # a tree shows the candidates in the order of their probabilities
+        if trees is not None:
             _record(batch_trees, candidates, search.sentences, is_first=length == 1)
 
         divisor = length**length_penalty
         ends = candidates.totals / divisor
         if search.coverage is not None:
-            ends = ends + coverage_penalty * _log_coverage(
-                search.coverage, candidates.parents, source_mask[search.sentences]
-            )
+            mask = source_mask[search.sentences]
+            ends = ends + coverage_penalty * _log_coverage(search.coverage, candidates.parents, mask)
         ends = ends.masked_fill(~candidates.ended, NEVER)
         search.record(candidates.tokens, candidates.parents, candidates.log_probabilities, ends)
         candidates = Candidates(*(x[:, :beams] for x in candidates))
@@ -184,22 +180,6 @@ def _refill(candidates: Candidates, end: int, beams: int) -> Candidates:
     ended = possible & is_end & (torch.arange(is_end.shape[1], device=is_end.device) < beams)
     order = (~active).long().argsort(dim=1, stable=True)
     return Candidates(*(x.gather(1, order) for x in candidates._replace(ended=ended, active=active)))
-
-
-def _place(candidates: Candidates, slots: int) -> Candidates:
-    """Order the candidates so that as many as possible are in the row of their parent, and their cache stays there."""
-    parents, active = candidates.parents, candidates.active
-    places = parents.shape[-1]
-    if slots != places or places == 1:
-        return candidates
-    earlier = torch.ones(places, places, dtype=torch.bool, device=parents.device).tril(-1)
-    siblings = (parents[..., :, None] == parents[..., None, :]) & active[..., None, :] & earlier
-    stays = active & ~siblings.any(-1)
-    occupied = torch.zeros_like(parents).scatter_add_(-1, parents, stays.long())
-    free = occupied.argsort(stable=True)  # free places first
-    rank = (~stays).cumsum(-1) - 1
-    order = torch.where(stays, parents, free.gather(-1, rank.clamp(min=0))).argsort(-1)
-    return Candidates(*(x.gather(-1, order) for x in candidates))
 
 
 def _log_coverage(coverage: Tensor, parents: Tensor, source_mask: Tensor) -> Tensor:

@@ -104,21 +104,15 @@ class TorchEngine:
             forbidden=self.special.never_generated,
         )
         common: dict[str, Any] = {"constraints": constraints, "length_penalty": settings.length_penalty}
+        beams, results = options.beams, options.results
         if stays_on_device:
             self._graphs = self._graphs or Graphs(self.models)
-            return device_beam(*inputs, beams=options.beams, results=options.results, graphs=self._graphs, **common)
+            return device_beam(*inputs, beams=beams, results=results, graphs=self._graphs, **common)
         common["encoded"] = encoded
         if options.seed is not None:
             common |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
-            return sample(*inputs, samples=options.results, seed=options.seed, **common)
-        if options.beams == 1:
+            return sample(*inputs, samples=results, seed=options.seed, **common)
+        if beams == 1:
             return [[hypothesis] for hypothesis in greedy(*inputs, **common)]
-        return beam(
-            *inputs,
-            beams=options.beams,
-            results=options.results,
-            coverage_penalty=settings.coverage_penalty,
-            early_stopping=settings.early_stopping,
-            trees=trees,
-            **common,
-        )
+        common |= {"coverage_penalty": settings.coverage_penalty, "early_stopping": settings.early_stopping}
+        return beam(*inputs, beams=beams, results=results, trees=trees, **common)

@@ -8,41 +8,13 @@ B sentences in the batch, S source tokens, R rows (hypotheses), V vocabulary.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.decoding.constraints import NEVER, Constraints
 from regard.decoding.search import Encoded, Hypothesis, Models, Search, collect
-
-
-def greedy(
-    models: Models,
-    source: Tensor,
-    first: Tensor,
-    mask: Tensor | None = None,
-    *,
-    constraints: Constraints,
-    length_penalty: float,
-    encoded: list[Encoded] | None = None,
-) -> list[Hypothesis]:
-    """One hypothesis for each sentence of (B, S); `first` (B,) are the input tokens of the first step.
-
-    For a translator they are the begin-of-sentence token. For a gpt they are the last tokens of the prompts, and the
-    source holds the tokens before. A list passed as `encoded` receives the encoded sources of every model.
-    """
-    hypotheses = sample(
-        models,
-        source,
-        first,
-        mask,
-        constraints=constraints,
-        samples=1,
-        temperature=0.0,
-        length_penalty=length_penalty,
-        encoded=encoded,
-    )
-    return [best for (best,) in hypotheses]
 
 
 @torch.inference_mode()
@@ -61,7 +33,10 @@ def sample(
     length_penalty: float,
     encoded: list[Encoded] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Draw `samples` hypotheses for each sentence; `first` and `encoded` are as in `greedy`.
+    """Draw `samples` hypotheses for each sentence of (B, S); `first` (B,) are the input tokens of the first step.
+
+    For a translator they are the begin-of-sentence token. For a gpt they are the last tokens of the prompts, and the
+    source holds the tokens before. A list passed as `encoded` receives the encoded sources of every model.
 
     A temperature of 0 takes the most probable token at every step. A sample depends only on the seed, the sentence and
     the number of the sample, not on the rest of the batch. Log-probabilities do not depend on the temperature.
@@ -95,6 +70,11 @@ def sample(
     history = search.history()
     steps = history.scores.argmax(1)  # the only one in which a sample ends
     return collect(history, steps * samples + torch.arange(samples, device=source.device), constraints)
+
+
+def greedy(*inputs: Any, **options: Any) -> list[Hypothesis]:
+    """One hypothesis for each sentence: the most probable token at every step. The arguments are those of `sample`."""
+    return [best for (best,) in sample(*inputs, samples=1, temperature=0.0, **options)]
 
 
 def restrict(scores: Tensor, *, top_k: int, top_p: float) -> Tensor:

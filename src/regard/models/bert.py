@@ -16,7 +16,7 @@ from regard.attention.masks import over_queries, packed
 from regard.config import ModelConfig
 from regard.errors import ConfigError
 from regard.models.blocks import Stack
-from regard.models.contract import Record, check_mask, check_tokens
+from regard.models.contract import Record, check_tokens
 from regard.models.layers import ACTIVATIONS, Embedding, init_normal, make_norm
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ class BERT(nn.Module):
 
         `segments` (B, S) numbers the texts of packed rows, which then do not attend to each other.
         """
-        check_tokens(tokens, self.config.vocabulary, "source")
-        check_mask(mask, tokens, "source")
+        check_tokens(tokens, self.config.vocabulary, "source", mask)
         self.source.check_length(tokens.shape[1], "source")
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         visible = None if mask is None else over_queries(mask)

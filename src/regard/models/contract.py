@@ -69,10 +69,14 @@ def note(record: Record | None, name: str, value: Tensor | None) -> None:
         record[name] = value
 
 
-def check_tokens(tokens: Tensor, vocabulary: int, name: str) -> None:
-    """Check that tokens are (batch, tokens) ids of the vocabulary; their values only on a CPU, where that is fast."""
+def check_tokens(tokens: Tensor, vocabulary: int, name: str, mask: Tensor | None = None) -> None:
+    """Check that tokens are (batch, tokens) ids of the vocabulary, and that a mask hides only the ends of rows.
+
+    Their values are checked only on a CPU: reading them waits for a GPU.
+    """
+    readable = tokens.device.type == "cpu" and not torch.compiler.is_compiling()
     valid = tokens.dtype in (torch.int64, torch.int32) and tokens.dim() == 2
-    if valid and tokens.device.type == "cpu" and tokens.numel() and not torch.compiler.is_compiling():
+    if valid and readable and tokens.numel():
         low, high = tokens.aminmax()
         valid = bool(low >= 0 and high < vocabulary)
     if not valid:
@@ -81,14 +85,8 @@ def check_tokens(tokens: Tensor, vocabulary: int, name: str) -> None:
             f"{name} is {dtype} of shape {tuple(tokens.shape)}; it must be (batch, tokens) of token ids as int64, "
             f"0 to {vocabulary - 1}"
         )
-
-
-def check_mask(mask: Tensor | None, tokens: Tensor, name: str) -> None:
-    """Check that a padding mask is boolean, has the shape of the tokens and, on a CPU, hides only the ends of rows."""
-    if mask is None:
-        return
-    valid = mask.dtype == torch.bool and mask.shape == tokens.shape
-    if valid and mask.device.type == "cpu" and not torch.compiler.is_compiling():  # reading it waits for a GPU
+    valid = mask is None or (mask.dtype == torch.bool and mask.shape == tokens.shape)
+    if mask is not None and valid and readable:
         valid = not bool((mask[:, 1:] & ~mask[:, :-1]).any())
     if not valid:
         raise InputError(

@@ -14,7 +14,7 @@ from regard.attention.masks import causal, packed
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
 from regard.models.cache import Cache, SearchCache, advance, empty_cache
-from regard.models.contract import Record, State, check_mask, check_tokens
+from regard.models.contract import Record, State, check_tokens
 from regard.models.layers import Embedding, init_normal, logits
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ class GPT(nn.Module):
         self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
     ) -> State:
         """Read the prompt (B, S) before the first token of `step`; S may be 0 and `mask` is False for padding."""
-        check_tokens(source, self.config.vocabulary, "source")
-        check_mask(mask, source, "source")
+        check_tokens(source, self.config.vocabulary, "source", mask)
         cache: Cache | SearchCache = empty_cache(len(source), source.device, capacity and source.shape[1] + capacity)
         if source.shape[1]:
             _, cache = self._decode(source, cache, mask, record)

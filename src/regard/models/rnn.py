@@ -26,7 +26,7 @@ from regard.attention.multihead import Memory, initialise
 from regard.attention.scores import Cosine, make_score, unit
 from regard.config import ModelConfig
 from regard.devices import supports_bf16
-from regard.models.contract import Record, State, check_mask, check_tokens, note
+from regard.models.contract import Record, State, check_tokens, note
 from regard.models.layers import logits
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ class RNN(nn.Module):
         self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
     ) -> State:
         """Encode the source (B, S); `capacity` is for families with a cache."""
-        check_tokens(source, self.config.vocabulary, "source")
-        check_mask(mask, source, "source")
+        check_tokens(source, self.config.vocabulary, "source", mask)
         lengths = None if mask is None else mask.sum(1).clamp(min=1)
         states = self.dropout(self.source(source))
         note(record, "encoder.embedding", states)

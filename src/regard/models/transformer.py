@@ -15,7 +15,7 @@ from regard.attention.multihead import Memory
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
 from regard.models.cache import NewTokens, advance, empty_cache
-from regard.models.contract import Record, State, check_mask, check_tokens
+from regard.models.contract import Record, State, check_tokens
 from regard.models.layers import Embedding, logits
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class Transformer(nn.Module):
         self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
     ) -> State:
         """Encode the source (B, S); with `capacity`, caches for that many target tokens are allocated now."""
-        check_tokens(source, self.config.vocabulary, "source")
-        check_mask(mask, source, "source")
+        check_tokens(source, self.config.vocabulary, "source", mask)
         self.source.check_length(source.shape[1], "source")
         positions = torch.arange(source.shape[1], device=source.device)
         visible = None if mask is None else over_queries(mask)
