@@ -99,8 +99,8 @@ def beam(
         divisor = length**length_penalty
         ends = candidates.totals / divisor
         if search.coverage is not None:
-            mask = source_mask[search.sentences]
-            ends = ends + coverage_penalty * _log_coverage(search.coverage, candidates.parents, mask)
+            real = source_mask[search.sentences]
+            ends = ends + coverage_penalty * _log_coverage(search.coverage, candidates.parents, real)
         ends = ends.masked_fill(~candidates.ended, NEVER)
         search.record(candidates.tokens, candidates.parents, candidates.log_probabilities, ends)
         candidates = Candidates(*(x[:, :beams] for x in candidates))
