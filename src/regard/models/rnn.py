@@ -37,11 +37,10 @@ Hidden = tuple[Tensor, ...]
 
 
 class Source(NamedTuple):
-    """The encoded source: a memory to attend to, or one fixed vector."""
+    """The encoded source."""
 
-    memory: Memory | None  # (B, 1, S, key), (B, 1, S, C)
+    memory: Memory  # (B, 1, S, key), (B, 1, S, C); without attention one fixed vector, (B, 1, 1, C)
     mask: Tensor | None  # (B, 1, 1, S)
-    fixed: Tensor | None  # (B, C)
 
 
 class RNN(nn.Module):
@@ -102,14 +101,15 @@ class RNN(nn.Module):
         note(record, "encoder.output", states)
         if self.score is None:
             summary = forward if backward is None else torch.cat([forward, backward], dim=-1)
-            encoded = Source(None, None, summary)
+            fixed = summary[:, None, None]
+            encoded = Source(Memory(fixed, fixed), None)
         else:
             # under autocast the projection is bf16 and the states are fp32
             key = states if self.key_proj is None else self.key_proj(states).to(states.dtype)
             key = unit(key) if isinstance(self.score, Cosine) else key
             visible = None if mask is None else over_queries(mask)
             summary = forward if backward is None else backward
-            encoded = Source(Memory(key[:, None], states[:, None]), visible, None)
+            encoded = Source(Memory(key[:, None], states[:, None]), visible)
         parts = torch.tanh(self.bridge(summary)).split(self.config.size, dim=-1)  # s(0) of all layers: tanh(W h + b)
         per_layer = 1 if self.config.cell == "gru" else 2
         return State(encoded, tuple(parts[i : i + per_layer] for i in range(0, len(parts), per_layer)))
@@ -128,10 +128,11 @@ class RNN(nn.Module):
         note(record, "decoder.embedding", embedded)
         if self.config.feed == "output":
             states, past = self._run_layers(embedded, past, record)
-            context = self._context(states, source, record)
+            context, weights = self._attend(states, source, record is not None)
+            note(record, "decoder.0.cross", weights)
             deep = self.deep_output(torch.cat([context, states], dim=-1))
-        elif source.fixed is not None:
-            context = self._context(embedded, source, record)
+        elif self.score is None:
+            context, _ = self._attend(embedded, source, weights=False)
             previous = past[-1][0][:, None]
             states, past = self._run_layers(torch.cat([embedded, context], dim=-1), past, record)
             deep = self._maxout(torch.cat([previous, states[:, :-1]], dim=1), embedded, context)
@@ -182,26 +183,15 @@ class RNN(nn.Module):
                 record[f"decoder.{depth}.hidden"] = torch.stack([state[depth] for state in states], dim=1)
         return torch.stack(previous, dim=1), torch.stack(contexts, dim=1), past
 
-    def _context(self, states: Tensor, source: Source, record: Record | None) -> Tensor:
-        """(B, T, C) for all T at once: the fixed vector, or the attention context of these states."""
-        if source.fixed is not None:
-            rows, width = states.shape[:2]
-            times = rows // max(len(source.fixed), 1)
-            return source.fixed.repeat_interleave(times, 0)[:, None].expand(-1, width, -1).to(states.dtype)
-        context, weights = self._attend(states, source, record is not None)
-        note(record, "decoder.0.cross", weights)
-        return context
-
     def _attend(self, states: Tensor, source: Source, weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Attention of (B·n, T, N) states on B sentences: (B·n, T, C), (B·n, 1, T, S)."""
-        assert source.memory is not None
-        assert self.score is not None
-        rows, width = states.shape[:2]
-        key, value = source.memory
-        sentences = len(key)
+        """The context of (B·n, T, N) states on B sentences, and the attention: (B·n, T, C), (B·n, 1, T, S)."""
+        (rows, width, _), (key, value), sentences = states.shape, source.memory, len(source.memory.value)
+        times = rows // max(sentences, 1)
+        if self.score is None:  # the same vector at every step
+            return value[:, 0].repeat_interleave(times, 0).expand(-1, width, -1).to(states.dtype), None
         query = states if self.query_proj is None else self.query_proj(states)
         # the n hypotheses of a sentence are queries of one row
-        query = query.reshape(sentences, 1, rows // max(sentences, 1) * width, query.shape[-1]).to(value.dtype)
+        query = query.reshape(sentences, 1, times * width, query.shape[-1]).to(value.dtype)
         context, attention = attend_unchecked(query, key, value, self.score, source.mask, weights)
         if attention is not None:
             attention = attention.reshape(rows, 1, width, attention.shape[-1])
