@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.config import EarlyStopping
 from regard.decoding.constraints import NEVER, Constraints
-from regard.decoding.search import Encoded, Hypothesis, Models, Search, best_ends, collect
+from regard.decoding.search import Encoded, Hypothesis, Models, Search, collect
 
 
 class Branch(NamedTuple):
@@ -110,8 +110,7 @@ def beam(
             break
     if trees is not None:
         trees.extend(batch_trees)
-    history = search.history()
-    return collect(history, best_ends(history, results), constraints)
+    return collect(search.history(), constraints, results)
 
 
 def _record(trees: list[Tree], candidates: Candidates, sentences: list[int], *, is_first: bool) -> None:

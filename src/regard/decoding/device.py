@@ -25,7 +25,6 @@ from regard.decoding.search import (
     History,
     Hypothesis,
     NotFiniteError,
-    best_ends,
     collect,
     empty_history,
     log_softmax,
@@ -47,7 +46,6 @@ class Inputs(NamedTuple):
     source: Tensor  # (B, S)
     mask: Tensor | None  # (B, S)
     first: Tensor  # (B,) input of the first step
-    is_sentence: Tensor  # (B,) False for rows that only fill the batch
     allowed: Tensor  # (V,) True for tokens that may come next
     forced: Tensor  # (B, T) the token forced at each step (of a prefix, or the end token at the maximum length), or -1
     divisors: Tensor  # (T,) length ** length_penalty of a hypothesis that ends at each step
@@ -129,7 +127,7 @@ def prepare(
     settings: SearchSettings,
     capacity: int,
 ) -> Inputs:
-    """Prepare the inputs of a search of at most `capacity` steps; rows beyond the sentences only fill the batch."""
+    """Prepare the inputs of a search of at most `capacity` steps; rows beyond the sentences end at once."""
     count, rows = len(constraints.max_lengths), len(source)
     model = cast(nn.Module, models[0])
     dtype = torch.promote_types(next(model.parameters()).dtype, torch.float32)
@@ -145,7 +143,6 @@ def prepare(
         source=source,
         mask=mask,
         first=first,
-        is_sentence=torch.arange(rows) < count,
         allowed=allowed,
         forced=forced,
         divisors=penalties.to(dtype),
@@ -158,7 +155,6 @@ def begin(models: Sequence[Generator], inputs: Inputs, settings: SearchSettings)
     states = [model.start(inputs.source, inputs.mask) for model in models]
     rows, capacity = inputs.forced.shape
     places = torch.arange(settings.beams, device=inputs.final_divisors.device)
-    is_first = inputs.is_sentence[:, None] & (places == 0)
     history = empty_history((rows, capacity, settings.beams), like=inputs.final_divisors)
     return SearchState(
         inputs=inputs,
@@ -167,7 +163,7 @@ def begin(models: Sequence[Generator], inputs: Inputs, settings: SearchSettings)
         step=inputs.forced.new_zeros(1),
         next_tokens=inputs.first.repeat_interleave(settings.beams),
         beam=Beam(
-            totals=torch.where(is_first, 0.0, history.scores[:, 0]),
+            totals=torch.where(places == 0, 0.0, history.scores[:, 0]),
             places=inputs.forced.new_full((rows,), settings.beams),
             best=inputs.final_divisors.new_full((rows, settings.results), NEVER),
         ),
@@ -268,4 +264,4 @@ def replay(captured: CapturedSteps[SearchState], steps: int) -> None:
 def results_of(state: SearchState, constraints: Constraints, steps: int) -> list[list[Hypothesis]]:
     """The best ended hypotheses of each sentence, best first."""
     history = History(*(table[: len(constraints.max_lengths), :steps] for table in state.history))
-    return collect(history, best_ends(history, state.beam.best.shape[1]), constraints)
+    return collect(history, constraints, state.beam.best.shape[1])

@@ -67,9 +67,7 @@ def sample(
         state = search.advance(tokens, places, active, (places, active, log_probabilities))
         if state is None:
             break
-    history = search.history()
-    steps = history.scores.argmax(1)  # the only one in which a sample ends
-    return collect(history, steps * samples + torch.arange(samples, device=source.device), constraints)
+    return collect(search.history(), constraints)
 
 
 def greedy(*inputs: Any, **options: Any) -> list[Hypothesis]:

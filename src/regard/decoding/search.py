@@ -183,15 +183,17 @@ def empty_history(shape: tuple[int, int, int], like: Tensor) -> History:
     return History(ids, ids.clone(), never, never.clone())
 
 
-def best_ends(history: History, results: int) -> Tensor:
-    """(B, k): where the best hypotheses end, best first, as indices into the flattened steps and places."""
-    return history.scores.flatten(1).sort(dim=1, descending=True, stable=True).indices[:, :results]
-
-
-def collect(history: History, ends: Tensor, constraints: Constraints) -> list[list[Hypothesis]]:
-    """The hypotheses of each sentence that end at `ends`, in this order, without those of score -inf."""
-    selected = history.scores.flatten(1).gather(1, ends)
-    tokens, parents, logs, scores, indices = (x.cpu().numpy() for x in (*history[:3], selected, ends))
+def collect(history: History, constraints: Constraints, results: int | None = None) -> list[list[Hypothesis]]:
+    """The `results` best hypotheses of each sentence, best first; None: the one that ends in each place, in order."""
+    flat = history.scores.flatten(1)
+    if results is None:
+        last_steps = history.scores.argmax(1)
+        count = last_steps.shape[1]
+        ends = last_steps * count + torch.arange(count, device=last_steps.device)
+    else:
+        ends = flat.sort(dim=1, descending=True, stable=True).indices[:, :results]
+    tables = *history[:3], flat.gather(1, ends), ends
+    tokens, parents, logs, scores, indices = (table.cpu().numpy() for table in tables)
     lengths, places = np.divmod(indices, tokens.shape[2])
 
     # Follow the parents of all hypotheses from their ends back to the start.
