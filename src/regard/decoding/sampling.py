@@ -46,11 +46,10 @@ def sample(
     search = Search(models, source, first, mask, constraints, encoded, copies=samples)
     if temperature:
         uniform = _uniform(source, first, mask, constraints, samples, seed, search.max_steps)
-    places = torch.arange(samples, device=source.device).expand(len(source), -1)
-    # one row per sentence, as all that follows: places, whether hypotheses have not ended, and their log-probabilities
-    state = places, torch.ones_like(places, dtype=torch.bool), torch.empty(*places.shape, 0, device=source.device)
+    active = torch.ones(len(source), samples, dtype=torch.bool, device=source.device)  # hypotheses that have not ended
+    state = active, torch.empty(len(source), samples, 0, device=source.device)  # and log-probabilities of their tokens
     for length in range(1, 1 + search.max_steps):
-        places, active, log_probabilities = state
+        active, log_probabilities = state
         scores = search.step()
         if temperature:
             allowed = restrict(scores / temperature, top_k=top_k, top_p=top_p)
@@ -58,13 +57,14 @@ def sample(
             logs = scores.gather(1, tokens[:, None])
         else:
             logs, tokens = scores.max(1)
-        logs, tokens = logs.view_as(places), tokens.view_as(places)
+        logs, tokens = logs.view_as(active), tokens.view_as(active)
         log_probabilities = torch.cat([log_probabilities, logs[..., None]], 2)
         ended = active & (tokens == constraints.end)
         ends = (log_probabilities.sum(2) / length**length_penalty).masked_fill(~ended, NEVER)
-        search.record(tokens, places, logs, ends)
+        parents = torch.arange(samples, device=source.device).expand_as(active)
+        search.record(tokens, parents, logs, ends)
         active = active & ~ended
-        state = search.advance(tokens, places, active, (places, active, log_probabilities))
+        state = search.advance(tokens, parents, active, (active, log_probabilities))
         if state is None:
             break
     return collect(search.history(), constraints)
