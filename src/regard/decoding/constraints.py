@@ -68,12 +68,10 @@ class Constraints:
 
 
 def _forbid_repeated_ngrams(scores: Tensor, tokens: Tensor, size: int) -> None:
-    context = size - 1
-    ngrams = tokens.shape[1] - context
-    if ngrams < 1:
+    if tokens.shape[1] < size:
         return
-    same = torch.ones_like(tokens[:, context:], dtype=torch.bool)  # (R, ngrams): begins with the last `context` tokens
-    for i in range(context):
-        same &= tokens[:, i : i + ngrams] == tokens[:, ngrams + i, None]
-    limit = torch.zeros_like(same, dtype=scores.dtype).masked_fill_(~same, torch.inf).masked_fill_(same, NEVER)
-    scores.scatter_reduce_(1, tokens[:, context:], limit, "amin")
+    ngrams = tokens.unfold(1, size, 1)  # (R, t - size + 1, size)
+    last = tokens[:, None, tokens.shape[1] - size + 1 :]
+    would_repeat = (ngrams[..., :-1] == last).all(-1)
+    limit = torch.where(would_repeat, NEVER, torch.inf).to(scores.dtype)
+    scores.scatter_reduce_(1, ngrams[..., -1], limit, "amin")
