@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -193,10 +194,12 @@ def _translate_on_cluster(job: LineJob, load: Callable[[], Translator], out: Pat
 
 def _start_actor(load: Callable[[], Translator], job: LineJob) -> TranslatePart:
     """Load the model in an actor; the result translates one part of the file after another."""
+    from regard.documents.outcome import Outcome
+
     translator = load()
 
     def translate(before: int, lines: list[Line]) -> tuple[list[str], Outcome]:
-        part = job.part(before)
+        part = replace(job, outcome=Outcome(), lines=before)
         return list(part.translate(lines, translator)), part.outcome
 
     return translate

@@ -219,8 +219,8 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
     starts = [*(token.start for token in placement.target), len(target)]
     in_order = iter([placed for placed in tags if placed.takes_values_in_order])
     positions = [
-        (starts[gap], next(in_order) if placed.takes_values_in_order else placed)
-        for gap, placed in placement.place(tags, closings or {}, range(len(tags)), 0, len(placement.target))
+        (starts[position], next(in_order) if placed.takes_values_in_order else placed)
+        for position, placed in placement.place(tags, closings or {}, range(len(tags)), 0, len(placement.target))
     ]
     pieces: list[Piece] = [extracted.leading]
     end = 0
@@ -288,17 +288,18 @@ class _Placement:
         first = bisect_right(self.source, opening.at, key=lambda token: token.end)
         last = bisect_left(self.source, closing.at, key=lambda token: token.start)
         if first >= last or opening.at == closing.at:  # there are no tokens inside
-            return (self.find_gap(opening),) * 2
+            position = self.find_position(opening)
+            return position, position
         if not any(token.place == 0 for token in self.source[:first] + self.source[last:]):  # the pair has all words
             letters = [j for j, token in enumerate(self.target) if token.place == 0]
             start = letters[0] if first and letters else 0
             return start, letters[-1] + 1 if last < len(self.source) and letters else len(self.target)
         if tokens := [j for aligned in self.aligned[first:last] for j in aligned]:
             return min(tokens), max(tokens) + 1
-        start, end = sorted(map(self.find_gap, (opening, closing)))
+        start, end = sorted(map(self.find_position, (opening, closing)))
         return start, end
 
-    def find_gap(self, placed: PlacedTag) -> int:
+    def find_position(self, placed: PlacedTag) -> int:
         """The position between target tokens that the fewest alignment links cross; near words count more.
 
         A tag that is joined to the word before or after it stays with that word.
@@ -314,11 +315,12 @@ class _Placement:
         words = self.source[middle - 1].word + 1 if middle else 0
         links = [(i < middle, j, 0.5 ** abs(self.source[i].word + 0.5 - words)) for i in near for j in self.aligned[i]]
 
-        def cost(gap: int) -> tuple[float, int, int]:
-            crossed = sum(weight for is_before, j, weight in links if is_before != (j < gap))
-            return crossed, abs(gap - proportional), gap
+        def cost(position: int) -> tuple[float, int, int]:
+            crossed = sum(weight for is_before, j, weight in links if is_before != (j < position))
+            return crossed, abs(position - proportional), position
 
-        return min({proportional, *(gap for _, j, _ in links for gap in (j, j + 1))}, key=cost)
+        beside_links = {position for _, j, _ in links for position in (j, j + 1)}
+        return min({proportional, *beside_links}, key=cost)
 
 
 def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> list[Piece]:

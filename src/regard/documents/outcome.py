@@ -52,8 +52,10 @@ class Outcome:
 
     def count_terms(self, where: int | str, terms: Sequence[Any]) -> None:
         """Count the glossary terms of a line or a text by their status."""
-        missing = [(where, term.source) for term in terms if term.status == "missing"]
-        self.add({"terms": Counter(term.status for term in terms), "missing": missing})
+        for term in terms:
+            self.terms[term.status] += 1
+            if term.status == "missing" and len(self.missing) < MAX_LISTED:
+                self.missing.append((where, term.source))
 
     def add(self, counts: Mapping[str, Any]) -> None:
         """Add the counts of a later part, by their names."""

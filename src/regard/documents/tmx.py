@@ -43,9 +43,9 @@ def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple
                 declared = part.element.attributes.get("srclang") or header
                 if declared not in ("", "*all*") and not known:
                     known.append(declared)
-                for code in [variant.language for variant in variants if variant.language not in known]:
-                    if not any(same_language(code, other) for other in known):
-                        known.append(code)
+                for variant in variants:
+                    if not any(same_language(variant.language, code) for code in known):
+                        known.append(variant.language)
                 if len(known) > 2:
                     raise DataError(
                         f"{part.origin}: there are several languages ({', '.join(known)}): say which two, for example "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import tee
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,25 +25,19 @@ class Line(NamedTuple):
     fields: Collection[str] = ()
 
 
+@dataclass
 class LineJob:
-    """Reads the lines of a file, writes their translations and counts failures and terms.
+    """Reads the lines of a file, writes their translations and counts failures and terms."""
 
-    `tags` is auto, on or off; `search` has the options of `Translator.translate`.
-    """
-
-    def __init__(
-        self, file: str, *, jsonl: bool, field: str, names: Sequence[str], tags: str, search: dict[str, Any]
-    ) -> None:
-        self.file, self.jsonl, self.field, self.names, self.tags, self.search = file, jsonl, field, names, tags, search
-        self.outcome = Outcome()
-        self.lines = 0
-        self.first_text = ""  # the first text that was searched, for --trace
-
-    def part(self, before: int) -> LineJob:
-        """The same job for the lines after the first ones."""
-        part = copy.copy(self)
-        part.outcome, part.lines = Outcome(), before
-        return part
+    file: str
+    jsonl: bool
+    field: str  # of the objects of --jsonl, with the text
+    names: Sequence[str]  # fields to add to these objects
+    tags: str  # auto, on or off
+    search: dict[str, Any]  # options of `Translator.translate`
+    lines: int = 0
+    first_text: str = ""  # the first text that was searched, for --trace
+    outcome: Outcome = dataclasses.field(default_factory=Outcome)
 
     def read(self, stream: BinaryIO) -> Iterator[Line]:
         """Read the lines of an open file; with --jsonl, the texts of their JSON objects."""
@@ -103,11 +98,9 @@ class LineJob:
         if problem:
             added["error"] = problem
         else:
-            for name in self.names:
-                value = getattr(result, name)
-                if name == "alternatives":
-                    value = [{"text": other.text, "score": other.score} for other in value]
-                added[name] = [note._asdict() for note in value] if name == "warnings" else value
+            values = result.to_dict()
+            values["alternatives"] = [{"text": x.text, "score": x.score} for x in result.alternatives]
+            added |= {name: values[name] for name in self.names}
         new = {name: value for name, value in added.items() if name not in line.fields}
         text = json.dumps(new, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8
         # The other fields stay exactly as they were written.
