@@ -141,23 +141,25 @@ class Extracted(NamedTuple):
 def extract_tags(pieces: Sequence[Piece]) -> Extracted:
     """Take the tags out of a text, and keep what is needed to insert them into its translation."""
     marked = "".join(piece if isinstance(piece, str) else MARKS[piece.side] for piece in pieces)
-    body, leading = marked.strip(), marked[: len(marked) - len(marked.lstrip())]
-    runs = RUN.finditer(body) if any(mark in body for mark in MARKS.values()) else ()
+    body = marked.strip()
+    leading, trailing = marked[: len(marked) - len(marked.lstrip())], marked[len(marked.rstrip()) :] if body else ""
     remaining = iter([piece for piece in pieces if isinstance(piece, Tag)])
     text, tags, end = "", list[PlacedTag](), 0
-    for run in runs:
-        text, end, after = text + body[end : run.start()], run.end(), body[run.end() : run.end() + 1]
-        placed = list(_read_run(body, run, remaining))
-        sides, separator = {one.tag.side for one in placed}, ""
-        if text and after and re.search(r"\s", run[0]):
-            separator = "" if after in CLOSING_PUNCTUATION else " "  # "Hello {name}!" becomes "Hello!"
-        elif text[-1:].isalnum() and after.isalnum() and sides not in ({"open"}, {"close"}):
-            separator = " "
-        for one in placed:
-            one.at = len(text) + (len(separator) if one.tag.side == "open" else 0)
-            one.separates = separator != "" and not re.search(r"\s", run[0])
-        text, tags = text + separator, tags + placed
-    return Extracted(text + body[end:], tags, leading, marked[len(leading) + len(body) :])
+    for run in RUN.finditer(body) if any(mark in body for mark in MARKS.values()) else ():
+        text += body[end : run.start()]
+        end = run.end()
+        placed_tags, following = list(_read_run(body, run, remaining)), body[end : end + 1]
+        has_space, separator = re.search(r"\s", run[0]) is not None, ""
+        if text and following and has_space:
+            separator = "" if following in CLOSING_PUNCTUATION else " "  # "Hello {name}!" becomes "Hello!"
+        elif text[-1:].isalnum() and following.isalnum():  # a tag of one side, as in re<b>do</b>, separates no words
+            separator = "" if {placed.tag.side for placed in placed_tags} in ({"open"}, {"close"}) else " "
+        for placed in placed_tags:
+            placed.at = len(text) + (len(separator) if placed.tag.side == "open" else 0)
+            placed.separates = separator != "" and not has_space
+        text += separator
+        tags += placed_tags
+    return Extracted(text + body[end:], tags, leading, trailing)
 
 
 def _read_run(body: str, run: re.Match[str], remaining: Iterator[Tag]) -> Iterator[PlacedTag]:

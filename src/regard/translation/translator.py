@@ -258,15 +258,13 @@ class Translator(LoadedModels):
 
     def _fit(self, part: TextPart, tag_text: str) -> list[TextPart]:
         """Split a part so that the model can read every piece with the tag before it."""
-        (tag_length,) = self._lengths([tag_text])
-        limit = max(self.max_length - tag_length, 1)
 
         def measure(texts: Sequence[str]) -> list[int]:
-            return [length - tag_length for length in self._lengths(tag_text + text for text in texts)]
+            return self._lengths(tag_text + text for text in texts)
 
-        if not part.text or measure([part.text])[0] <= limit:
+        if not part.text or measure([part.text])[0] <= self.max_length:
             return [part]
-        first, *others = split_long_sentence(part.text, measure, min(limit, SPLIT_LENGTH))
+        first, *others = split_long_sentence(part.text, measure, min(self.max_length, SPLIT_LENGTH))
         return [first._replace(gap=part.gap), *others]
 
     def _lengths(self, texts: Iterable[str]) -> list[int]:
@@ -278,13 +276,13 @@ class Translator(LoadedModels):
         """Translate sentences in batches of similar length; a batch that does not fit a GPU's memory is halved."""
         texts = [sentence.tag + sentence.text for sentence in distinct]
         sources = [[*ids, self.tokenizers.source.special.end] for ids in self.tokenizers.source.encode_batch(texts)]
-        forced = [] if options.first is None else [options.first]
+        first = [] if options.first is None else [options.first]
         prefixes = self.tokenizers.target.encode_batch([sentence.prefix for sentence in distinct])
         translated: dict[Sentence, Result] = {}
 
         def translate_batch(rows: Sequence[int]) -> None:
-            batch, before = [distinct[row] for row in rows], [[*forced, *prefixes[row]] for row in rows]
-            search = options.search._replace(prefixes=before if any(before) else None)
+            batch, forced = [distinct[row] for row in rows], [[*first, *prefixes[row]] for row in rows]
+            search = options.search._replace(prefixes=forced if any(forced) else None)
             results = self._translate_batch(batch, [sources[row] for row in rows], options._replace(search=search))
             translated.update(zip(batch, results, strict=True))
 
