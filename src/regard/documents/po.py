@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from regard.documents.inline import Piece, Tag, join_pieces, split_tags
@@ -142,19 +143,10 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
     sources = {str(n): source if n == plurals.singular or plural is None else plural for n in sorted(numbers)}
 
     def gap(everything: bool) -> Gap:
-        segments: list[list[Piece]] = []
-        counts = {}  # segments of each translation: its lines
-        for number in sources:
-            if texts.get(number) and not everything:
-                continue
-            before = len(segments)
-            segments.append([])
-            for piece in split_tags(sources[number], format_string=is_format):
-                first, *rest = [piece] if isinstance(piece, Tag) else piece.split("\n")  # a tag may hold line breaks
-                segments[-1].append(first)
-                segments.extend([part] for part in rest)
-            counts[number] = len(segments) - before
-        return Gap(segments, partial(_write, message, counts))
+        missing = [number for number in sources if everything or not texts.get(number)]
+        lines = {number: _split_lines(sources[number], is_format) for number in missing}
+        counts = {number: len(of_translation) for number, of_translation in lines.items()}
+        return Gap([*chain.from_iterable(lines.values())], partial(_write, message, counts))
 
     not_filled = "" if source.strip() else "empty"
     if plural is not None and not plurals.forms:
@@ -167,6 +159,16 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
         not_filled=not_filled,
         gap=gap,
     )
+
+
+def _split_lines(text: str, is_format: bool) -> list[list[Piece]]:
+    """The words and tags of each line; a line break inside a tag ends no line."""
+    lines: list[list[Piece]] = [[]]
+    for piece in split_tags(text, format_string=is_format):
+        first, *rest = [piece] if isinstance(piece, Tag) else piece.split("\n")
+        lines[-1].append(first)
+        lines += [[part] for part in rest]
+    return lines
 
 
 def _placeholders(text: str) -> Counter[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import BinaryIO, NamedTuple
 from xml.sax.saxutils import quoteattr
 
@@ -80,21 +81,24 @@ def _parse_unit(unit: Unit, variants: list[Variant], languages: Languages | None
             raise DataError(
                 f"{unit.origin}: no unit up to here has two languages: name both, for example --languages en,fr"
             )
+        write = partial(_write, unit, source, target, languages[1])
         return Gap([list(read_pieces(unit, source.segment))], write)
-
-    def write(translations: list[list[Piece]]) -> str:
-        assert source is not None
-        assert languages is not None
-        new = f"<{unit.prefix}seg>{write_pieces(translations[0])}</{unit.prefix}seg>"
-        if target is not None:
-            start, inside, segment = target.element.start, target.element.inside, target.segment
-            tag = with_attributes(unit.text(start, inside), {"creationtool": "regard"})
-            return unit.edited((start, inside, tag), (segment.start, segment.end, new))
-        attribute = "xml:lang" if "xml:lang" in source.element.attributes else "lang"
-        tag = f'<{unit.prefix}tuv {attribute}={quoteattr(languages[1])} creationtool="regard">'
-        end = source.element.end
-        return unit.edited((end, end, f"{unit.indentation(source.element)}{tag}{new}</{unit.prefix}tuv>"))
 
     not_read = "units without both languages" if source is None or target is None else ""
     not_filled = "" if text or languages is None else "without the source language"
     return Entry(unit.raw.decode(), unit.origin, [(text, translation)], not_read, not_filled, gap)
+
+
+def _write(
+    unit: Unit, source: Variant, target: Variant | None, language: str, translations: Sequence[Sequence[Piece]]
+) -> str:
+    """The unit with a new translation, in the target if there is one, else in a variant of its own."""
+    new = f"<{unit.prefix}seg>{write_pieces(translations[0])}</{unit.prefix}seg>"
+    if target is not None:
+        start, inside, segment = target.element.start, target.element.inside, target.segment
+        tag = with_attributes(unit.text(start, inside), {"creationtool": "regard"})
+        return unit.edited((start, inside, tag), (segment.start, segment.end, new))
+    attribute = "xml:lang" if "xml:lang" in source.element.attributes else "lang"
+    tag = f'<{unit.prefix}tuv {attribute}={quoteattr(language)} creationtool="regard">'
+    end = source.element.end
+    return unit.edited((end, end, f"{unit.indentation(source.element)}{tag}{new}</{unit.prefix}tuv>"))
