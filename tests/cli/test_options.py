@@ -60,6 +60,8 @@ WRONG_VALUES = {
     "train text text --out x --minutes 0": "a number of minutes above 0",
     "train text text --out x --also text": "must be SOURCE,TARGET,WEIGHT",
     "translate model text --set decode.beamz=3": "Did you mean decode.beams?",
+    "evaluate model --source text --reference text --set beams=3": "Did you mean decode.beams=3?",
+    "compare model text --source text --reference text --set decode.beamz=3": "Did you mean decode.beams?",
 }
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from regard.cli import options, tables
 from regard.cli.options import argument, examples, flag, option
+from regard.config import Config
 from regard.errors import refuse_options
 from regard.evaluation.metrics import Tokenizer
 
@@ -42,6 +43,7 @@ def evaluate(
     """
     arguments = options.without(locals(), "report", "sentences", "force", "threads", "as_json")
     options.check_output(report, source, hypothesis, train, glossary, *reference, force=force)
+    Config().with_values(config)  # a wrong field is reported before torch is imported
     from regard.devices import use_threads
     from regard.evaluation.evaluate import evaluate as score
     from regard.evaluation.evaluate import is_language_model
@@ -77,6 +79,7 @@ def compare(
     """Compare systems side by side: scores, paired significance tests against the first one, and where they differ."""
     arguments = options.without(locals(), "report", "force", "threads", "as_json")
     options.check_output(report, source, *reference, *systems, force=force)
+    Config().with_values(config)
     from regard.devices import use_threads
     from regard.evaluation.compare import compare as side_by_side
 
