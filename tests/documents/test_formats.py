@@ -263,12 +263,29 @@ def test_odd_separators_inside_a_line_do_not_shift_the_other_side(tmp_path):
     [
         ("a\nb\nc\n", "d\n", r"a\.en and .*a\.fr differ in lines \(3 and 1\): line 2 is missing in .*a\.fr"),
         ("a\n", "d\ne\nf", r"differ in lines \(1 and 3\): line 2 is missing in .*a\.en"),
-        ("", "d\n", r"differ in lines \(0 and 1\): line 1 is missing in .*a\.en"),
     ],
 )
 def test_unequal_line_counts_are_both_reported(tmp_path, source, target, message):
     with pytest.raises(DataError, match=message):
         read(put(tmp_path, "a.en", source), put(tmp_path, "a.fr", target))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("", "d\n", r"a\.en is empty"),
+        ("d\n", "", r"a\.fr is empty"),
+        ("a\n", b"\xe9\ne\n", r"a\.fr:1: byte 1 .* is not UTF-8"),
+        ("a\n", b"d\n\xe9\n", r"a\.fr:2: byte 1 .* is not UTF-8"),
+        ("a\n", b"d\ne\n\0\n", r"a\.fr:3: there is a NUL byte, so this is a binary file"),
+        ("", b"\xe9\n", r"a\.fr:1: byte 1 .* is not UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("collects", [False, True])
+def test_an_empty_or_unreadable_file_is_named_before_lines_are_compared(tmp_path, source, target, message, collects):
+    files = put(tmp_path, "a.en", source), put(tmp_path, "a.fr", target)
+    with pytest.raises(DataError, match=message):
+        list(read_pairs(*files, unreadable=[] if collects else None))
 
 
 def test_pairs_before_a_missing_line_are_given_first(tmp_path):

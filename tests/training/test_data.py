@@ -13,7 +13,7 @@ from regard.config import Config
 from regard.errors import ConfigError, DataError
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizer, Tokenizers, train
-from regard.training.data import Data, Files, prepare
+from regard.training.data import Data, Files, make_tokenizers, prepare
 from regard.training.validation import validation_set
 from tests.training.runs import learned, make_config, write_corpus
 
@@ -57,6 +57,14 @@ def test_hidden_files_and_folders_of_a_corpus_folder_are_not_read(tmp_path: Path
     (tmp_path / ".DS_Store").write_bytes(b"\0")
     (tmp_path / ".git").mkdir()
     assert Files(tmp_path, None, single=True).paths == [tmp_path / "0.en"]
+
+
+def test_a_file_that_is_not_utf8_is_refused_before_a_tokenizer_is_announced(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\n" * 99 + b"caf\xe9\n")
+    said: list[str] = []
+    with pytest.raises(DataError, match=r"a\.txt:100: byte 4 of the line \(0xE9\) is not UTF-8"):
+        make_tokenizers([Files(tmp_path / "a.txt", None, single=True)], make_config("gpt").text, said.append)
+    assert said == []
 
 
 # Too long

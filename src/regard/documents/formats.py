@@ -157,12 +157,7 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
         sides = files.lines_or_errors(left, names[0]), files.lines_or_errors(right, names[1])
         for number, (one, other) in enumerate(zip_longest(*sides), 1):
             if one is None or other is None:
-                more = number + sum(1 for side in sides for _ in side)  # lines of the longer side
-                counts, shorter = ((number - 1, more), 0) if one is None else ((more, number - 1), 1)
-                raise DataError(
-                    f"{names[0]} and {names[1]} differ in lines ({counts[0]:,} and {counts[1]:,}): line {number:,} is "
-                    f"missing in {names[shorter]}; line N of both must belong together"
-                )
+                raise _unequal(names, sides, number - 1, (one, other), options)
             if isinstance(one, str) and isinstance(other, str):
                 yield Pair(one, other, Origin(names[0], number))
                 continue
@@ -170,6 +165,30 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
             if options.unreadable is None:
                 raise error
             options.unreadable.append(UnreadableLine(Origin(name, number), error))
+
+
+def _unequal(
+    names: tuple[str, str],
+    sides: tuple[Iterator[str | DataError], Iterator[str | DataError]],
+    count: int,
+    following: tuple[str | DataError | None, str | DataError | None],
+    options: Options,
+) -> DataError:
+    """The error for two texts of which one ends after `count` lines; what cannot be read or is empty comes first."""
+    if options.unreadable:
+        return options.unreadable[0].error
+    shorter, longer = (0, 1) if following[0] is None else (1, 0)
+    counts = [count, count]
+    for line in chain([following[longer]], sides[longer]):
+        if isinstance(line, DataError):
+            return line
+        counts[longer] += 1
+    if count == 0:
+        return DataError(f"{names[shorter]} is empty")
+    return DataError(
+        f"{names[0]} and {names[1]} differ in lines ({counts[0]:,} and {counts[1]:,}): line {count + 1:,} is missing in "
+        f"{names[shorter]}; line N of both must belong together"
+    )
 
 
 # One file with both sides

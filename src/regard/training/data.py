@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -130,10 +130,12 @@ def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Say) -> Tok
     """Train the tokenizers of a run on its training text."""
 
     def train_on(*columns: int) -> Tokenizer:
-        def texts() -> Iterable[str]:
-            return (example[column] for files in corpora for example in files.read() for column in columns)
+        def texts() -> Iterator[str]:
+            for files in corpora:
+                for example in files.read():
+                    yield from (example[column] for column in columns)
+            say("training a tokenizer")  # now that all text was read without an error
 
-        say("training a tokenizer")
         size, kind = text.vocabulary, text.tokenizer
         if kind == "unigram" and not size:  # it cannot choose a size
             size = train_tokenizer(texts(), kind="bpe", vocabulary=0, lowercase=text.lowercase).size
