@@ -15,7 +15,7 @@ import pytest
 from regard.errors import DataError
 from regard.text import files as streams
 from regard.text.files import (
-    UnreadableLine,
+    Unreadable,
     lines,
     list_files,
     one_line,
@@ -143,10 +143,10 @@ def test_lines_that_are_utf8_do_not_disturb_the_guess(tmp_path: Path) -> None:
 
 def test_unreadable_lines_are_collected(tmp_path: Path) -> None:
     path = put(tmp_path, "text", b"one\n\xff\ntwo\na\0b\n")
-    unreadable: list[UnreadableLine] = []
+    unreadable: Unreadable = []
     with open_text(path) as stream:
         assert [text for text, _ in lines(stream, "text", unreadable)] == ["one", "two"]
-    assert [str(line.origin) for line in unreadable] == ["text:2", "text:4"]
+    assert [str(origin) for origin, _ in unreadable] == ["text:2", "text:4"]
 
 
 @pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32"])

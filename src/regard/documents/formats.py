@@ -20,7 +20,7 @@ from regard.documents.tmx import parse_tmx
 from regard.documents.xliff import parse_xliff
 from regard.errors import DataError, did_you_mean
 from regard.text import files
-from regard.text.files import Origin, Pair, UnreadableLine, display_name, uncompressed_name
+from regard.text.files import Origin, Pair, Unreadable, display_name, uncompressed_name
 
 EXTENSIONS = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tmx": "tmx", ".po": "po", ".pot": "po"}
 EXTENSIONS |= dict.fromkeys((".xliff", ".xlf", ".sdlxliff", ".mxliff"), "xliff")
@@ -46,7 +46,7 @@ class Options:
     languages: Languages | None = None
     fields: tuple[str, str] | None = None
     skipped: Counter[str] = field(default_factory=Counter)
-    unreadable: list[UnreadableLine] | None = None  # collects the lines that cannot be read; None: errors are raised
+    unreadable: Unreadable | None = None  # collects the lines that cannot be read; None: errors are raised
 
 
 Reader = Callable[[BinaryIO, str, Options], Iterator[Pair]]
@@ -60,7 +60,7 @@ def read_pairs(
     languages: Languages | None = None,
     fields: tuple[str, str] | None = None,
     skipped: Counter[str] | None = None,
-    unreadable: list[UnreadableLine] | None = None,
+    unreadable: Unreadable | None = None,
 ) -> Iterator[Pair]:
     """Pairs from two parallel texts, or from one file that holds both sides; a folder is read file by file.
 
@@ -163,8 +163,8 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
                 continue
             name, error = (names[0], one) if isinstance(one, DataError) else (names[1], cast(DataError, other))
             if options.unreadable is None:
-                raise error
-            options.unreadable.append(UnreadableLine(Origin(name, number), error))
+                raise errors[0][1]
+            options.unreadable.append((Origin(errors[0][0], number), errors[0][1]))
 
 
 def _unequal(
@@ -176,7 +176,7 @@ def _unequal(
 ) -> DataError:
     """The error for two texts of which one ends after `count` lines; what cannot be read or is empty comes first."""
     if options.unreadable:
-        return options.unreadable[0].error
+        return options.unreadable[0][1]
     shorter, longer = (0, 1) if following[0] is None else (1, 0)
     counts = [count, count]
     for line in chain([following[longer]], sides[longer]):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import regex
+from numpy.typing import NDArray
 
 from regard.config import TextConfig
 from regard.documents.formats import read_pairs
@@ -27,14 +28,13 @@ from regard.preflight.findings import (
     percent,
 )
 from regard.preflight.languages import learn_sides, read_trigrams, third_language
-from regard.preflight.measure import Ratios, Side
 from regard.preflight.misalignment import AlignmentModel, extract_features
 from regard.preflight.report import Report
 from regard.results import counted
 from regard.text import cleaning
-from regard.text.cleaning import Chunk, Digests, Scripts, digests, pair_digests
-from regard.text.files import SUFFIXES, Origin, Pair, UnreadableLine, language_of
-from regard.text.scripts import CONTROL, damage
+from regard.text.cleaning import Chunk, DigestSet, Scripts, digests, pair_digests
+from regard.text.files import SUFFIXES, Origin, Pair, Unreadable, language_of
+from regard.text.scripts import CONTROL, UNSPACED_SCRIPTS, damage
 
 CHUNK_SIZE = 8192  # pairs processed together
 SAMPLE_SIZE = 20_000  # pairs of a split from which languages are learned and judged
@@ -45,15 +45,25 @@ MAX_CHARACTERS = 160  # of an example
 MIN_LEAK_CHARACTERS = 24  # of both sides: "Thank you." is in every text and leaks nothing
 PUNCTUATION = regex.compile(r"[\p{P}\p{S}\s]+")
 
+RATIO_SMOOTHING = 3  # characters added to both lengths: "Yes." and "Oui, bien sûr." differ by chance
+# A ratio is unusual if it is more robust deviations from the median than MAX_DEVIATIONS and also off by MIN_FACTOR. The
+# first rule alone would report pairs of very literal corpora, the second alone pairs of free translations.
+MAX_DEVIATIONS = 5.0
+MIN_DEVIATION = 0.05  # of the natural logarithm of a ratio
+MIN_FACTOR = 2.2
+MIN_PAIRS = 1000  # a chunk with fewer pairs is judged by the range of the chunk before it
+
 RULES = cleaning.Cleaning.from_config(TextConfig())
-KIND_OF_RULE = {
+RULE_NAMES = ("", *cleaning.RULES)  # by number
+KIND_OF_RULE = {  # control characters are found among other damage
     "empty": "empty",
     "long": "too-long",
     "copy": "copies",
     "script": "wrong-script",
     "duplicate": "duplicates",
-}  # control characters are found among other damage
+}
 
+Integers = NDArray[np.int64]
 Files = str | Path | tuple[str | Path, str | Path | None]
 """Two parallel files, or one file that holds both sides."""
 
@@ -75,7 +85,7 @@ def check(
     """
     skipped: Counter[str] = Counter()
     pairs: dict[str, Iterator[Pair]] = {}
-    unreadable: dict[str, list[UnreadableLine]] = {}
+    unreadable: dict[str, Unreadable] = {}
     plain: dict[str, tuple[str, str]] = {}  # files that sed and awk can read
     for split, files in (("train", (source, target)), ("valid", valid), ("test", test)):
         if files is None:
@@ -99,7 +109,7 @@ def check_pairs(
     *,
     names: tuple[str, str] = ("source", "target"),
     skipped: Counter[str] | None = None,
-    unreadable: Mapping[str, Sequence[UnreadableLine]] | None = None,
+    unreadable: Mapping[str, Unreadable] | None = None,
     files: Mapping[str, tuple[str, str]] | None = None,
 ) -> Report:
     """Check pairs in one pass; `names` are the names of the two sides in the report.
@@ -107,26 +117,22 @@ def check_pairs(
     `unreadable` receives the lines of each split that cannot be read while the pairs are read. `files` are the plain
     text files of each split, for the commands of the findings.
     """
-    held_out = {
-        name: list(islice(pairs, MAX_HELD_OUT))
-        for name, pairs in (("valid", valid), ("test", test))
-        if pairs is not None
-    }
+    parts = {name: pairs for name, pairs in (("valid", valid), ("test", test)) if pairs is not None}
+    held_out = {name: list(islice(pairs, MAX_HELD_OUT)) for name, pairs in parts.items()}
     model = AlignmentModel()  # learned from train, used for valid and test too
     splits = {name: Split(name, model) for name in ("train", *held_out)}
-    train_split, index = splits["train"], HeldOut(held_out)
-    first_scripts: Scripts = ()
-    for pairs, columns in chunks(train):
-        first_scripts = first_scripts or cleaning.usual_scripts(columns)
-        train_split.add(pairs, Chunk.of(columns, first_scripts))
-        index.look_up(pairs)
-    usual_scripts = tuple(cleaning.frequent_scripts(side.scripts) for side in train_split.sides)
-    if any(set(usual) - set(first) for first, usual in zip(first_scripts, usual_scripts, strict=False) if first):
+    train_split, leaks = splits["train"], Leaks(held_out)
+    for pairs in chunks(train):
+        train_split.add(pairs)
+        leaks.look_up(pairs)
+    usual = tuple(cleaning.frequent_scripts(side.scripts) for side in train_split.sides)
+    if any(set(final) - set(first) for first, final in zip(train_split.usual, usual, strict=False) if first):
         train_split.tallies.pop("wrong-script", None)  # the first chunk did not have all usual scripts
     for name, all_pairs in held_out.items():
-        for pairs, columns in chunks(all_pairs):
-            splits[name].add(pairs, Chunk.of(columns, usual_scripts))
-    for name, kind, pair, other in index.leaks():
+        splits[name].usual = usual
+        for pairs in chunks(all_pairs):
+            splits[name].add(pairs)
+    for name, kind, pair, other in leaks:
         texts = "" if kind == "leakage" else f": {shorten(other.source)} | {shorten(other.target)}"
         splits[name].tally(kind, pair, note=f"in train at {other.origin}{texts}")
     for name, split in splits.items():
@@ -136,9 +142,8 @@ def check_pairs(
     if train_split.pairs < FEW_PAIRS:
         train_split.tallies["too-few"] = Tally(train_split.pairs)
     find_wrong_languages(splits)
-    findings = [
-        finding for split in splits.values() for finding in split.findings(names, (files or {}).get(split.name))
-    ]
+    files = files or {}
+    findings = [finding for split in splits.values() for finding in split.findings(names, files.get(split.name))]
     unfit = [finding for finding in findings if finding.severity == "unfit"]
     explained = {(kind, finding.split) for finding in unfit for kind in EXPLAINS.get(finding.kind, ())}
     findings = [finding for finding in findings if (finding.kind, finding.split) not in explained]
@@ -147,49 +152,85 @@ def check_pairs(
     return Report(findings[0].severity if findings else "fit", findings, statistics, names, skipped or Counter())
 
 
-def chunks(pairs: Iterable[Pair]) -> Iterator[tuple[list[Pair], cleaning.Columns]]:
-    """The pairs in chunks, and their texts."""
+def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """The pairs in lists of `CHUNK_SIZE`."""
     stream = iter(pairs)
-    while chunk := list(islice(stream, CHUNK_SIZE)):
-        yield chunk, ([pair.source for pair in chunk], [pair.target for pair in chunk])
+    return iter(lambda: list(islice(stream, CHUNK_SIZE)), [])
 
 
-class HeldOut:
-    """An index of the validation and test pairs by their hashes, to look up training pairs in."""
+def find_wrong_languages(splits: dict[str, Split]) -> None:
+    """Count the sampled pairs that are swapped or have a side in the wrong language."""
+    if not splits["train"].sample:
+        return
+    trigrams = {
+        name: [read_trigrams([pair[side] for pair in split.sample]) for side in (0, 1)]
+        for name, split in splits.items()
+        if split.sample
+    }
+    model = learn_sides(*trigrams["train"])
+    for name, sides in trigrams.items():
+        split = splits[name]
+        *wrong, swapped = model.judge(*sides)
+        if name == "train":  # valid and test may be of another domain
+            wrong = [mask | third_language(side) for mask, side in zip(wrong, sides, strict=True)]
+        weight = split.sampled_from / len(split.sample)
+        for pair, is_swapped, *is_wrong in zip(split.sample, swapped, *wrong, strict=True):
+            if is_swapped:
+                split.tally("swapped", pair, weight=weight)
+            elif any(is_wrong):
+                note = " and ".join(side for side, flag in zip(("source", "target"), is_wrong, strict=True) if flag)
+                split.tally("wrong-language", pair, note=note, weight=weight)
+
+
+def shorten(text: str) -> str:
+    """Cut a text to MAX_CHARACTERS, with its control characters made visible."""
+    text = CONTROL.sub(lambda match: f"‹U+{ord(match.group()):04X}›", text)
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+
+
+# Leakage
+
+
+class Leaks:
+    """Held-out pairs with the first training pair that each is like; iterate over it when all of train was read."""
 
     def __init__(self, held_out: Mapping[str, Sequence[Pair]]) -> None:
-        self.pairs = [
+        self.held_out = [
             (split, pair)
             for split, pairs in held_out.items()
             for pair in pairs
             if len(pair.source) + len(pair.target) >= MIN_LEAK_CHARACTERS
         ]
-        self.digests = leak_digests([pair for _, pair in self.pairs])
-        self.matches: dict[str, dict[int, Pair]] = {kind: {} for kind in self.digests}
-        """By kind and digest, the first training pair that has it."""
+        self.digests = leak_digests([pair for _, pair in self.held_out])
+        self.matches: dict[str, dict[int, Pair | None]] = {
+            kind: dict.fromkeys(values) for kind, values in self.digests.items()
+        }
 
     def look_up(self, pairs: Sequence[Pair]) -> None:
-        """Look up training pairs, and remember the first match of each kind."""
-        for kind, values in leak_digests(pairs).items() if self.pairs else ():
-            for index in np.flatnonzero(np.isin(values, self.digests[kind])).tolist():
-                self.matches[kind].setdefault(int(values[index]), pairs[index])
+        """Look for training pairs among the held-out ones."""
+        for kind, values in leak_digests(pairs).items() if self.held_out else ():
+            matches = self.matches[kind]
+            for value, pair in zip(values, pairs, strict=True):
+                if value in matches:
+                    matches[value] = matches[value] or pair
 
-    def leaks(self) -> Iterator[tuple[str, str, Pair, Pair]]:
+    def __iter__(self) -> Iterator[tuple[str, str, Pair, Pair]]:
         """Yield (split, kind, held-out pair, training pair) for the closest match of each held-out pair."""
-        for index, (split, pair) in enumerate(self.pairs):
-            for kind, matches in self.matches.items():
-                if match := matches.get(int(self.digests[kind][index])):
+        for index, (split, pair) in enumerate(self.held_out):
+            for kind, values in self.digests.items():
+                if match := self.matches[kind][values[index]]:
                     yield split, kind, pair, match
                     break
 
 
-def leak_digests(pairs: Sequence[Pair]) -> dict[str, Digests]:
+def leak_digests(pairs: Sequence[Pair]) -> dict[str, list[int]]:
     """The digests of the pairs by kind of leakage, the closest first; case, spaces and punctuation are ignored."""
-    source, target = (
-        digests([PUNCTUATION.sub("", getattr(pair, side).casefold()) for pair in pairs])
-        for side in ("source", "target")
-    )
-    return {"leakage": pair_digests(source, target), "source-leakage": source, "target-leakage": target}
+    source, target = (digests([PUNCTUATION.sub("", pair[side].casefold()) for pair in pairs]) for side in (0, 1))
+    values = {"leakage": pair_digests(source, target), "source-leakage": source, "target-leakage": target}
+    return {kind: array.tolist() for kind, array in values.items()}
+
+
+# Counts of one split
 
 
 @dataclass
@@ -208,9 +249,10 @@ class Split:
         self.name, self.model = name, model
         self.pairs = 0
         self.sides = Side(), Side()
-        self.ratios = Ratios()
+        self.usual: Scripts = ()  # the usual scripts of each side, by default those of the first chunk
+        self.ratio_median, self.ratio_reach = 0.0, float(np.log(MIN_FACTOR))  # logarithms of target / source length
         self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
-        self.seen = cleaning.DigestSet()
+        self.seen = DigestSet()
         self.sample: list[Pair] = []  # of pairs that no rule leaves out
         self.sampled_from = 0
         self.random = Random(0)
@@ -223,12 +265,15 @@ class Split:
         if len(tally.examples) < MAX_EXAMPLES:
             tally.examples.append((pairs[0], note))
 
-    def add(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
+    def add(self, pairs: Sequence[Pair]) -> None:
         """Count a chunk of pairs."""
         self.pairs += len(pairs)
+        columns = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        self.usual = self.usual or cleaning.usual_scripts(columns)
+        chunk = Chunk.of(columns, self.usual)
         sides = list(zip(self.sides, chunk.normalized, chunk.scripts, strict=True))
         lengths = [side.add(lines, scripts) for side, lines, scripts in sides]
-        for index in np.flatnonzero(self.ratios.unusual(*lengths)).tolist():
+        for index in np.flatnonzero(self._unusual_ratios(*lengths)).tolist():
             pair = pairs[index]
             self.tally("length-ratio", pair, note=f"{len(pair.source):,} and {len(pair.target):,} characters")
         self._apply_rules(pairs, chunk)
@@ -240,12 +285,21 @@ class Split:
             note = f"from here to line {lines[-1].origin.line:,} {where}"
             self.tally("unrelated" if span.unrelated else "misaligned", *lines, note=note)
 
+    def _unusual_ratios(self, source: Integers, target: Integers) -> NDArray[np.bool_]:
+        """Which pairs of a chunk have an unusual length ratio; pairs with an empty side have none."""
+        full = (source > 0) & (target > 0)
+        ratios = np.log((target + RATIO_SMOOTHING) / (source + RATIO_SMOOTHING))
+        if full.any() and (full.sum() >= MIN_PAIRS or not self.ratio_median):
+            self.ratio_median = float(np.median(ratios[full]))
+            deviation = 1.4826 * float(np.median(np.abs(ratios[full] - self.ratio_median)))
+            self.ratio_reach = max(MAX_DEVIATIONS * max(deviation, MIN_DEVIATION), float(np.log(MIN_FACTOR)))
+        return full & (np.abs(ratios - self.ratio_median) > self.ratio_reach)
+
     def _apply_rules(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
         """Apply the cleaning rules of `regard train`, look for damaged text, and sample the sound pairs."""
         reasons = cleaning.find_duplicates(cleaning.judge_texts(chunk, RULES), chunk.digests, RULES, self.seen)
-        names = ("", *cleaning.RULES)
         for pair, number, scripts in zip(pairs, reasons.tolist(), zip(*chunk.scripts, strict=True), strict=True):
-            rule = names[number]
+            rule = RULE_NAMES[number]
             kind, note = KIND_OF_RULE.get(rule, ""), ""
             if rule == "long":
                 note = f"{len(pair.source.split()):,} and {len(pair.target.split()):,} words"
@@ -272,71 +326,80 @@ class Split:
             kind, count, share = KINDS[name], round(tally.count), tally.count / max(self.pairs, 1)
             if count < kind.min_count or share < kind.care:
                 continue
-            complete = len(tally.lines) == count
-            text = {"count": f"{count:,}", "share": percent(share), "split": self.name}
-            text |= {"source": names[0], "target": names[1], "named": f"{len(tally.lines):,}"}
-            text |= {"lines": counted(count, "line"), "pairs": counted(count, "pair")}
+            values = {"source": names[0], "target": names[1], "split": self.name, "share": percent(share)}
+            values |= {"lines": counted(count, "line"), "pairs": counted(count, "pair")}
+            values |= {"count": f"{count:,}", "named": f"{len(tally.lines):,}"}
             lines: dict[str, list[int]] = {}
             for origin in sorted(tally.lines):
-                lines.setdefault(str(origin.path), []).append(origin.line)
+                lines.setdefault(origin.path, []).append(origin.line)
+            first = next(iter(lines.values()), [])
+            is_unfit = share >= kind.unfit or (name == "too-few" and count < TOO_FEW_PAIRS)
             yield Finding(
                 kind=name,
                 split=self.name,
-                severity="unfit" if share >= kind.unfit or (name == "too-few" and count < TOO_FEW_PAIRS) else "care",
+                severity="unfit" if is_unfit else "care",
                 count=count,
                 share=round(share, 6),
-                title=kind.title.format(**text),
-                explanation=kind.explanation.format(**text),
-                fix=(kind.fix + INCOMPLETE * (not complete and bool(tally.lines))).format(**text),
+                title=kind.title.format(**values),
+                explanation=kind.explanation.format(**values),
+                fix=(kind.fix + INCOMPLETE * (0 < len(tally.lines) < count)).format(**values),
                 examples=tuple(
                     Example(str(pair.origin), shorten(pair.source), shorten(pair.target), shorten(note))
                     for pair, note in sorted(tally.examples, key=lambda example: example[0].origin)
                 ),
                 lines=lines,
-                lines_complete=complete,
-                commands=tuple(fill_commands(kind.commands, files, next(iter(lines.values()), []))) if files else (),
+                lines_complete=len(tally.lines) == count,
+                commands=fill_commands(kind.commands, files, first) if files else (),
             )
 
     def statistics(self) -> dict[str, object]:
         """The counts as plain values."""
         source, target = (side.to_dict() for side in self.sides)
-        counts = {kind: round(tally.count) for kind, tally in sorted(self.tallies.items()) if kind != "too-few"}
+        median, reach = self.ratio_median, self.ratio_reach
+        ratio = {"median": median, "low": median - reach, "high": median + reach}
         return {
             "pairs": self.pairs,
             "source": source,
             "target": target,
-            "ratio": self.ratios.to_dict(),
-            "counts": counts,
+            "ratio": {name: round(float(np.exp(value)), 3) for name, value in ratio.items()},
+            "counts": {kind: round(tally.count) for kind, tally in sorted(self.tallies.items()) if kind != "too-few"},
         }
 
 
-def find_wrong_languages(splits: dict[str, Split]) -> None:
-    """Count the sampled pairs that are swapped or have a side in the wrong language."""
-    if not splits["train"].sample:
-        return
-    trigrams = {
-        name: [read_trigrams([getattr(pair, side) for pair in split.sample]) for side in ("source", "target")]
-        for name, split in splits.items()
-        if split.sample
-    }
-    model = learn_sides(*trigrams["train"])
-    for name, sides in trigrams.items():
-        split = splits[name]
-        wrong_source, wrong_target, swapped = model.judge(*sides)
-        if name == "train":  # valid and test may be of another domain
-            wrong_source, wrong_target = (
-                wrong_source | third_language(sides[0]),
-                wrong_target | third_language(sides[1]),
-            )
-        weight = split.sampled_from / len(split.sample)
-        for i in np.flatnonzero(swapped).tolist():
-            split.tally("swapped", split.sample[i], weight=weight)
-        for i in np.flatnonzero((wrong_source | wrong_target) & ~swapped).tolist():
-            wrong = [side for side, mask in (("source", wrong_source), ("target", wrong_target)) if mask[i]]
-            split.tally("wrong-language", split.sample[i], note=" and ".join(wrong), weight=weight)
+class Side:
+    """The words, lengths and scripts of one side of a split."""
 
+    def __init__(self) -> None:
+        self.words = self.characters = 0
+        self.vocabulary = DigestSet()
+        self.lengths: Counter[int] = Counter()  # how many lines have each length, in words or in characters
+        self.scripts: Counter[str] = Counter()
+        self.unspaced = False  # no spaces between words, so that lengths are counted in characters
 
-def shorten(text: str) -> str:
-    """Cut a text to MAX_CHARACTERS, with its control characters made visible."""
-    text = CONTROL.sub(lambda match: f"‹U+{ord(match.group()):04X}›", text)
-    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+    def add(self, lines: Sequence[str], scripts: Sequence[str]) -> Integers:
+        """Count a chunk of normalized lines; return their lengths in characters."""
+        words = [line.count(" ") + 1 if line else 0 for line in lines]
+        characters = list(map(len, lines))
+        if not self.characters:
+            main = cleaning.frequent_scripts(Counter(scripts))[:1]
+            self.unspaced = bool({*main} & {*UNSPACED_SCRIPTS}) and sum(words) < sum(characters) / 8
+        self.words += sum(words)
+        self.characters += sum(characters)
+        self.lengths.update(characters if self.unspaced else words)
+        self.scripts.update(scripts)
+        self.vocabulary.add(digests(list(set(" ".join(lines).split()))))
+        return np.array(characters, np.int64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts as plain values."""
+        lengths, counts = zip(*sorted(self.lengths.items()) or [(0, 0)], strict=True)
+        total = np.cumsum(counts)
+        median, most = (lengths[int(np.searchsorted(total, share * total[-1]))] for share in (0.5, 0.95))
+        unit = "characters" if self.unspaced else "words"
+        return {
+            "words": self.words,
+            "characters": self.characters,
+            "vocabulary": len(self.vocabulary),
+            "scripts": {name or "no letters": count for name, count in self.scripts.most_common()},
+            "lengths": {"unit": unit, "median": median, "most": most, "longest": lengths[-1]},
+        }

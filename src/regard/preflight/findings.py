@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-Severity = Literal["care", "unfit"]
-
 
 class Example(NamedTuple):
     """A pair that shows a finding, shortened, with a note on what to look at."""
@@ -27,7 +25,7 @@ class Finding:
 
     kind: str
     split: str
-    severity: Severity
+    severity: Literal["care", "unfit"]
     count: int
     share: float
     title: str

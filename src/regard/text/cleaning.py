@@ -191,6 +191,9 @@ class DigestSet:
     def __init__(self) -> None:
         self._arrays: list[Digests] = []
 
+    def __len__(self) -> int:
+        return sum(map(len, self._arrays))
+
     def add(self, values: Digests) -> Flags:
         """Add digests; True for the first occurrence of each new one."""
         unique, first = np.unique(values, return_index=True)

@@ -55,11 +55,8 @@ class Pair(NamedTuple):
     origin: Origin
 
 
-class UnreadableLine(NamedTuple):
-    """The origin of a line that is not UTF-8, has a NUL byte or is too long, and the error."""
-
-    origin: Origin
-    error: DataError
+Unreadable = list[tuple[Origin, DataError]]
+"""The lines that are not UTF-8, have a NUL byte or are too long, with their errors."""
 
 
 # Bytes
@@ -193,7 +190,7 @@ def by_name(files: Sequence[Path], name: Callable[[Path], str]) -> dict[str, Pat
 # Lines
 
 
-def lines(stream: BinaryIO, name: str, unreadable: list[UnreadableLine] | None = None) -> Iterator[tuple[str, Origin]]:
+def lines(stream: BinaryIO, name: str, unreadable: Unreadable | None = None) -> Iterator[tuple[str, Origin]]:
     r"""The lines of a UTF-8 stream with their origin; only \n and \r\n end a line, as in other tools.
 
     A line that cannot be read is added to `unreadable`; without it, its error is raised.
@@ -204,7 +201,7 @@ def lines(stream: BinaryIO, name: str, unreadable: list[UnreadableLine] | None =
         elif unreadable is None:
             raise line
         else:
-            unreadable.append(UnreadableLine(Origin(name, number), line))
+            unreadable.append((Origin(name, number), line))
 
 
 def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
