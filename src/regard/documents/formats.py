@@ -186,8 +186,8 @@ def _unequal(
     if count == 0:
         return DataError(f"{names[shorter]} is empty")
     return DataError(
-        f"{names[0]} and {names[1]} differ in lines ({counts[0]:,} and {counts[1]:,}): line {count + 1:,} is missing in "
-        f"{names[shorter]}; line N of both must belong together"
+        f"{names[0]} and {names[1]} differ in lines ({counts[0]:,} and {counts[1]:,}): line {count + 1:,} is missing "
+        f"in {names[shorter]}; line N of both must belong together"
     )
 
 

@@ -349,7 +349,7 @@ class Split:
                 ),
                 lines=lines,
                 lines_complete=len(tally.lines) == count,
-                commands=fill_commands(kind.commands, files, first) if files else (),
+                commands=tuple(fill_commands(kind.commands, files, first)) if files else (),
             )
 
     def statistics(self) -> dict[str, object]:

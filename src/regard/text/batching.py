@@ -38,17 +38,26 @@ class Batch(NamedTuple):
     Packed pairs are a single row of sources and one of targets (B = 1; 2 with R-Drop), one sentence after the other.
     """
 
-    source: Tensor | None  # (B, S) ids, each sentence ended by </s>
-    mask: Tensor | None  # (B, S) True for real tokens; None if there is no padding, and for packed pairs
-    target_in: Tensor | None  # (B, T) ids, each sentence beginning with <s>
     target_out: Tensor  # (B, T) the ids to predict, ended by </s>, or IGNORE_INDEX; (B, S) for a bert
-    segments: Tensor | None  # the number of a token's text in its row, from 1; None if texts attend to each other
     target_tokens: int  # number of tokens to predict
     examples: Indices  # the indices of the examples; for windows of text, their starts in the stream
+    source: Tensor | None = None  # (B, S) ids, each sentence ended by </s>
+    mask: Tensor | None = None  # (B, S) True for real tokens; None if there is no padding, and for packed pairs
+    target_in: Tensor | None = None  # (B, T) ids, each sentence beginning with <s>
+    segments: Tensor | None = (
+        None  # the number of a token's text in its row, from 1; None if texts attend to each other
+    )
     alignment: Tensor | None = None  # (B, T, S) target attention from word alignments; each row sums to 1 or 0
     # (B, N + 1) int32, of N packed pairs: where each sentence begins, and where the last one ends
     source_starts: Tensor | None = None
     target_starts: Tensor | None = None
+
+    @classmethod
+    def of(cls, target_out: Ids, examples: Indices, **arrays: NDArray[Any] | None) -> Batch:
+        """A batch of numpy arrays, which are not copied."""
+        tensors: dict[str, Any] = {name: torch.from_numpy(array) for name, array in arrays.items() if array is not None}
+        count = int((target_out != IGNORE_INDEX).sum())
+        return cls(torch.from_numpy(target_out), count, examples, **tensors)
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with a function applied to its tensors."""
@@ -155,16 +164,8 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special
         rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
         alignment[rows, links // MAX_TOKENS, links % MAX_TOKENS] = 1
         alignment /= np.maximum(alignment.sum(-1, keepdims=True), 1)
-    return Batch(
-        source=torch.from_numpy(source),
-        mask=None if mask.all() else torch.from_numpy(mask),
-        target_in=torch.from_numpy(target_in),
-        target_out=torch.from_numpy(target_out),
-        segments=None,
-        target_tokens=int(real.sum()),
-        examples=examples,
-        alignment=None if alignment is None else torch.from_numpy(alignment),
-    )
+    mask = None if mask.all() else mask
+    return Batch.of(target_out, examples, source=source, mask=mask, target_in=target_in, alignment=alignment)
 
 
 def collate_packed(
@@ -179,16 +180,13 @@ def collate_packed(
     target_in = np.roll(target_out, 1)
     target_in[target_starts[target_starts < length]] = special[1].start
     target_in[length:], target_out[length:] = special[1].pad, IGNORE_INDEX
-    return Batch(
-        source=torch.from_numpy(source)[None],
-        mask=None,
-        target_in=torch.from_numpy(target_in)[None],
-        target_out=torch.from_numpy(target_out)[None],
-        segments=None,
-        target_tokens=length,
-        examples=examples,
-        source_starts=torch.from_numpy(source_starts)[None],
-        target_starts=torch.from_numpy(target_starts)[None],
+    return Batch.of(
+        target_out[None],
+        examples,
+        source=source[None],
+        target_in=target_in[None],
+        source_starts=source_starts[None],
+        target_starts=target_starts[None],
     )
 
 
@@ -277,15 +275,9 @@ def packed_epoch(
         else:
             begins_text = positions[:, 1:] == 0 if text.continuous else offset == 0
             inputs = np.where(begins_text, special.start, tokens[:, :-1])
-        return Batch(
-            source=torch.from_numpy(inputs) if is_bert else None,
-            mask=None,
-            target_in=None if is_bert else torch.from_numpy(inputs),
-            target_out=torch.from_numpy(np.where(predicted, ids, IGNORE_INDEX)),
-            segments=torch.from_numpy(index - index[:, :1] + 1) if text.isolate_texts else None,
-            target_tokens=int(predicted.sum()),
-            examples=starts,
-        )
+        segments = index - index[:, :1] + 1 if text.isolate_texts else None
+        side = "source" if is_bert else "target_in"
+        return Batch.of(np.where(predicted, ids, IGNORE_INDEX), starts, segments=segments, **{side: inputs})
 
     return Epoch(plan, make)
 

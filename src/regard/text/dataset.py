@@ -26,7 +26,7 @@ from regard.errors import FolderError
 from regard.folders import clear_os_errors, read_json
 from regard.text.cleaning import Digests, pair_digests
 from regard.text.ordering import Indices, splitmix64
-from regard.text.tokenizer import take
+from regard.text.tokenizer import spans
 
 FORMAT = 4  # part of the folder's name: raise it when the files change, so that corpora are prepared again
 RECORD_FILE = "corpus.json"
@@ -41,40 +41,44 @@ class Column:
     """One side of a corpus: the ids of every example."""
 
     arrays: tuple[Ids, ...]  # the ids of each prepared corpus
-    array: NDArray[np.uint8]  # (N,) which of the arrays an example is in
-    starts: Indices  # (N,) where it begins there
+    starts: Indices  # (N,) where it begins, counted through all arrays
     lengths: NDArray[np.int32]  # (N,) in tokens, </s> included
 
     @classmethod
     def of(cls, ids: Ids, lengths: NDArray[Any]) -> Column:
         """A column of examples that lie one after the other in one array."""
-        starts = np.cumsum(lengths, dtype=np.int64) - lengths
-        return cls((ids,), np.zeros(len(lengths), np.uint8), starts, lengths.astype(np.int32))
+        return cls((ids,), np.cumsum(lengths, dtype=np.int64) - lengths, lengths.astype(np.int32))
 
     def ids(self, example: int) -> Ids:
         """The ids of an example, not copied."""
         start = int(self.starts[example])
-        array: Ids = self.arrays[self.array[example]]
+        for array in self.arrays:
+            if start < len(array):
+                break
+            start -= len(array)
         return array[start : start + int(self.lengths[example])]
 
     def take(self, examples: Indices) -> Column:
         """A selection of examples, in the given order; no ids are read."""
-        return Column(self.arrays, self.array[examples], self.starts[examples], self.lengths[examples])
+        return Column(self.arrays, self.starts[examples], self.lengths[examples])
 
     def gather(self, examples: Indices) -> Ids:
         """The ids of these examples one after the other."""
-        lengths = self.lengths[examples].astype(np.int64)
-        if len(self.arrays) == 1:
-            return take(self.arrays[0], self.starts[examples], lengths)
-        first = np.cumsum(lengths) - lengths
-        return self.tokens(np.repeat(examples, lengths), np.arange(lengths.sum()) - np.repeat(first, lengths))
+        return self._at(spans(self.starts[examples], self.lengths[examples]))
 
     def tokens(self, examples: Indices, offsets: Indices) -> Ids:
         """The id at an offset of each of these examples."""
-        array, places = self.array[examples], self.starts[examples] + offsets
-        ids = np.zeros(places.shape, np.uint32)
-        for number, values in enumerate(self.arrays):
-            ids[array == number] = values[places[array == number]]
+        return self._at(self.starts[examples] + offsets)
+
+    def _at(self, places: Indices) -> Ids:
+        """The ids at places that are counted through all arrays."""
+        if len(self.arrays) == 1:
+            return self.arrays[0][places]
+        ids, begin = np.zeros(places.shape, np.uint32), 0
+        for array in self.arrays:
+            is_here = (begin <= places) & (places < begin + len(array))
+            ids[is_here] = array[places[is_here] - begin]
+            begin += len(array)
         return ids
 
 
@@ -97,7 +101,7 @@ class Dataset:
             offsets = _map(offsets_file, "int64", examples + 1)
             ids = _map(ids_file, kind, int(offsets[-1]))
             lengths = np.diff(offsets).astype(np.int32)
-            columns[name] = Column((ids,), np.zeros(examples, np.uint8), offsets[:-1], lengths)
+            columns[name] = Column((ids,), offsets[:-1], lengths)
         return cls(columns, _map(folder / DIGESTS_FILE, "uint64", examples * sides).reshape(-1, sides), record)
 
     def __len__(self) -> int:
@@ -147,11 +151,11 @@ def join(datasets: Sequence[Dataset]) -> Dataset:
     columns = {}
     for name in datasets[0].columns:
         parts = [dataset.columns[name] for dataset in datasets]
-        firsts = np.cumsum([0, *(len(part.arrays) for part in parts[:-1])], dtype=np.uint8)
+        sizes = [sum(map(len, part.arrays)) for part in parts]
+        firsts = np.cumsum([0, *sizes[:-1]])
         columns[name] = Column(
             tuple(array for part in parts for array in part.arrays),
-            np.concatenate([part.array + first for part, first in zip(parts, firsts, strict=True)]),
-            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.starts + first for part, first in zip(parts, firsts, strict=True)]),
             np.concatenate([part.lengths for part in parts]),
         )
     return Dataset(columns, np.concatenate([dataset.digests for dataset in datasets]), datasets[0].record)

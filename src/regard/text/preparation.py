@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, NamedTuple
@@ -46,7 +46,7 @@ from regard.text.cleaning import (
 )
 from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, column_files
 from regard.text.ordering import Indices
-from regard.text.tokenizer import CorpusEncoder, Tokenizer, drop_merges, take
+from regard.text.tokenizer import CorpusEncoder, Tokenizer, drop_merges
 
 if sys.platform != "win32":
     import fcntl
@@ -177,9 +177,10 @@ def _write(
 
         digests_file = opened(DIGESTS_FILE)
         variants = range(settings.variants + 1)
-        files = [[tuple(map(opened, column_files(name, variant))) for name in settings.columns] for variant in variants]
-        ends = np.zeros((len(variants), len(settings.columns)), np.int64)
-        for _, offsets_file in chain.from_iterable(files):
+        names = [column_files(name, variant) for variant in variants for name in settings.columns]
+        files = [(opened(ids_name), opened(offsets_name)) for ids_name, offsets_name in names]
+        ends = [0] * len(files)
+        for _, offsets_file in files:
             np.zeros(1, "<i8").tofile(offsets_file)
         for columns, chunk in _encode_all(chunks(read(), len(settings.columns)), settings, workers):
             for counts, side_counts in zip(scripts, chunk.scripts, strict=True):
@@ -189,12 +190,11 @@ def _write(
             kept = reasons == KEPT
             np.stack([digests[kept] for digests in chunk.digests], axis=1).astype("<u8").tofile(digests_file)
             unique = kept[chunk.reasons == KEPT]
-            for variant, column in np.ndindex(ends.shape):
-                ids, lengths = _select(chunk.variants[variant][column], unique)
-                ids_file, offsets_file = files[variant][column]
+            for number, (encoded, (ids_file, offsets_file)) in enumerate(zip(chunk.columns, files, strict=True)):
+                ids, lengths = _select(encoded, unique)
                 ids.tofile(ids_file)
-                (ends[variant, column] + np.cumsum(lengths)).astype("<i8", copy=False).tofile(offsets_file)
-                ends[variant, column] += len(ids)
+                (ends[number] + np.cumsum(lengths)).astype("<i8", copy=False).tofile(offsets_file)
+                ends[number] += len(ids)
     record = {"examples": report.kept, "sides": sides, "columns": settings.columns, "report": report.to_dict()}
     return record, tuple(map(frequent_scripts, scripts))
 
@@ -203,7 +203,7 @@ def _select(encoded: Encoded, flags: NDArray[np.bool_]) -> Encoded:
     ids, lengths = encoded
     if flags.all():
         return encoded
-    return take(ids, (np.cumsum(lengths) - lengths)[flags], lengths[flags]), lengths[flags]
+    return ids[np.repeat(flags, lengths)], lengths[flags]
 
 
 # Chunks
@@ -215,7 +215,7 @@ class EncodedChunk(NamedTuple):
     reasons: Reasons
     digests: tuple[Digests, ...]
     scripts: list[Counter[str]]  # how many lines of each side are in each script
-    variants: list[list[Encoded]]  # the ids of the examples that are kept, by variant and column
+    columns: list[Encoded]  # the ids of the examples that are kept: all columns, then those of each variant
 
 
 class ChunkEncoder:
@@ -244,16 +244,15 @@ class ChunkEncoder:
         encoded = [encode(column) for encode, column in zip(self._plain, columns[:sides], strict=True)]
         reasons[kept] = judge_lengths([lengths - 1 for _, lengths in encoded], cleaning)
         fits = reasons[kept] == KEPT
-        variants = [[*encoded, self._encode_alignments(columns)] if len(columns) > sides else encoded]
+        plain = list(zip(encoded, columns, strict=False))
+        if len(columns) > sides:
+            encoded.append(self._encode_alignments(columns))
         for variant in range(1, self._settings.variants + 1):
-            variants.append(
-                [self._encode_variant(columns[side], encoded[side], side, variant, number) for side in range(sides)]
-            )
-        types = [np.dtype(kind).newbyteorder("<") for kind in self._settings.columns.values()]
-        selected = [
-            [_select((ids.astype(kind), lengths), fits) for (ids, lengths), kind in zip(variant, types, strict=True)]
-            for variant in variants
-        ]
+            for side, (without_dropout, column) in enumerate(plain):
+                encoded.append(self._encode_variant(column, without_dropout, side, variant, number))
+        kinds = [np.dtype(kind).newbyteorder("<") for kind in self._settings.columns.values()]
+        typed = [(ids.astype(kind), lengths) for (ids, lengths), kind in zip(encoded, cycle(kinds), strict=False)]
+        selected = [_select(column, fits) for column in typed]
         return EncodedChunk(reasons, chunk.digests, list(map(Counter, chunk.scripts)), selected)
 
     def _encode_alignments(self, columns: Columns) -> Encoded:

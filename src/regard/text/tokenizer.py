@@ -426,7 +426,7 @@ class CorpusEncoder:
         if key_parts:
             table = (noise(len(words), *key_parts) % np.uint64(len(self._tokenizers))).astype(np.int64)
         lengths = self._lengths[table, words]
-        ids = take(self._ids, self._starts[table, words], lengths)
+        ids = self._ids[spans(self._starts[table, words], lengths)]
         by_line = np.add.reduceat(lengths, np.flatnonzero(begins_line))
         if whole:
             rows = np.split(ids, np.cumsum(by_line)[:-1])
@@ -467,8 +467,8 @@ class CorpusEncoder:
         self._flags = np.append(self._flags, np.array(flags, np.bool_).T, axis=1)
 
 
-def take(values: NDArray[Any], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """Slices of an array, one after the other."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return values[np.repeat(starts - (ends - lengths), lengths) + np.arange(total)]
+def spans(starts: NDArray[np.int64], lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """The places of slices of an array, one slice after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    places: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
+    return places + np.arange(len(places))
