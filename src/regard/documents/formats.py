@@ -163,8 +163,8 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
                 continue
             name, error = (names[0], one) if isinstance(one, DataError) else (names[1], cast(DataError, other))
             if options.unreadable is None:
-                raise errors[0][1]
-            options.unreadable.append((Origin(errors[0][0], number), errors[0][1]))
+                raise error
+            options.unreadable.append((Origin(name, number), error))
 
 
 def _unequal(

@@ -43,6 +43,7 @@ MAX_EXAMPLES = 5  # shown for each finding
 MAX_LINES = 10_000  # line numbers listed for each finding
 MAX_CHARACTERS = 160  # of an example
 MIN_LEAK_CHARACTERS = 24  # of both sides: "Thank you." is in every text and leaks nothing
+SIDES = ("source", "target")
 PUNCTUATION = regex.compile(r"[\p{P}\p{S}\s]+")
 
 RATIO_SMOOTHING = 3  # characters added to both lengths: "Yes." and "Oui, bien sûr." differ by chance
@@ -163,7 +164,7 @@ def find_wrong_languages(splits: dict[str, Split]) -> None:
     if not splits["train"].sample:
         return
     trigrams = {
-        name: [read_trigrams([pair[side] for pair in split.sample]) for side in (0, 1)]
+        name: [read_trigrams([getattr(pair, side) for pair in split.sample]) for side in SIDES]
         for name, split in splits.items()
         if split.sample
     }
@@ -178,7 +179,7 @@ def find_wrong_languages(splits: dict[str, Split]) -> None:
             if is_swapped:
                 split.tally("swapped", pair, weight=weight)
             elif any(is_wrong):
-                note = " and ".join(side for side, flag in zip(("source", "target"), is_wrong, strict=True) if flag)
+                note = " and ".join(side for side, flag in zip(SIDES, is_wrong, strict=True) if flag)
                 split.tally("wrong-language", pair, note=note, weight=weight)
 
 
@@ -225,7 +226,9 @@ class Leaks:
 
 def leak_digests(pairs: Sequence[Pair]) -> dict[str, list[int]]:
     """The digests of the pairs by kind of leakage, the closest first; case, spaces and punctuation are ignored."""
-    source, target = (digests([PUNCTUATION.sub("", pair[side].casefold()) for pair in pairs]) for side in (0, 1))
+    source, target = (
+        digests([PUNCTUATION.sub("", getattr(pair, side).casefold()) for pair in pairs]) for side in SIDES
+    )
     values = {"leakage": pair_digests(source, target), "source-leakage": source, "target-leakage": target}
     return {kind: array.tolist() for kind, array in values.items()}
 

@@ -164,8 +164,8 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special
         rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
         alignment[rows, links // MAX_TOKENS, links % MAX_TOKENS] = 1
         alignment /= np.maximum(alignment.sum(-1, keepdims=True), 1)
-    mask = None if mask.all() else mask
-    return Batch.of(target_out, examples, source=source, mask=mask, target_in=target_in, alignment=alignment)
+    arrays = {"source": source, "mask": None if mask.all() else mask, "target_in": target_in, "alignment": alignment}
+    return Batch.of(target_out, examples, **arrays)
 
 
 def collate_packed(
