@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -123,12 +124,12 @@ def test_the_length_ratio_is_lenient_with_short_pairs(lengths: tuple[int, int], 
 
 
 def test_the_report_is_one_line() -> None:
-    report = CleaningReport(rules(), read=1_000_000, left_out={"empty": 18, "long": 312})
+    report = CleaningReport(rules(), read=1_000_000, left_out=Counter(empty=18, long=312))
     assert str(report) == "read 1,000,000 pairs; left out 312 longer than 256 and 18 empty"
 
 
 def test_three_counts_are_joined_by_commas() -> None:
-    report = CleaningReport(rules(), read=9, left_out={"empty": 3, "copy": 2, "duplicate": 1})
+    report = CleaningReport(rules(), read=9, left_out=Counter(empty=3, copy=2, duplicate=1))
     assert str(report) == "read 9 pairs; left out 3 empty, 2 copied from the source and 1 repeated"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -105,23 +105,20 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
 
 def _split_packed(batch: Batch, parts: int) -> list[Batch]:
     """Packed pairs as parts of about the same number of tokens."""
-    assert batch.source is not None
-    assert batch.target_in is not None
-    assert batch.source_starts is not None
-    assert batch.target_starts is not None
-    ends = (batch.source_starts[0] + batch.target_starts[0])[1:].tolist()
+    sides = [(batch.source, batch.source_starts), (batch.target_in, batch.target_starts)]
+    (source, source_starts), (target_in, target_starts) = cast(list[tuple[Tensor, Tensor]], sides)
+    ends = (source_starts[0] + target_starts[0])[1:].tolist()
     bounds = [0, *sorted({1 + bisect_left(ends, ends[-1] * part / parts) for part in range(1, parts + 1)})]
     split = []
     for first, last in pairwise(bounds):
-        source, target = (
-            slice(*starts[0, [first, last]].tolist()) for starts in (batch.source_starts, batch.target_starts)
-        )
+        in_source = slice(*source_starts[0, [first, last]].tolist())
+        in_target = slice(*target_starts[0, [first, last]].tolist())
         part = batch._replace(
-            source=batch.source[:, source],
-            target_in=batch.target_in[:, target],
-            target_out=batch.target_out[:, target],
-            source_starts=batch.source_starts[:, first : last + 1] - source.start,
-            target_starts=batch.target_starts[:, first : last + 1] - target.start,
+            source=source[:, in_source],
+            target_in=target_in[:, in_target],
+            target_out=batch.target_out[:, in_target],
+            source_starts=source_starts[:, first : last + 1] - in_source.start,
+            target_starts=target_starts[:, first : last + 1] - in_target.start,
             examples=batch.examples[first:last],
         )
         split.append(part)

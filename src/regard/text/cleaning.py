@@ -222,7 +222,7 @@ class CleaningReport:
     cleaning: Cleaning
     noun: str = "pairs"
     read: int = 0
-    left_out: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[list[str]]] = field(default_factory=dict)
 
     @property
@@ -236,17 +236,15 @@ class CleaningReport:
             indices = np.flatnonzero(reasons == number).tolist()
             if not indices:
                 continue
-            self.left_out[name] = self.left_out.get(name, 0) + len(indices)
+            self.left_out[name] += len(indices)
             examples = self.examples.setdefault(name, [])
             for index in indices[: EXAMPLES_PER_RULE - len(examples)]:
                 examples.append([column[index][:EXAMPLE_LENGTH] for column in columns])
 
     def __str__(self) -> str:
         """One line: `read 1,000,000 pairs; left out 312 longer than 256 and 18 empty`."""
-        phrases = [
-            RULES[name].format(count=count, max_length=self.cleaning.max_length)
-            for name, count in sorted(self.left_out.items(), key=lambda item: -item[1])
-        ]
+        limit = self.cleaning.max_length
+        phrases = [RULES[name].format(count=count, max_length=limit) for name, count in self.left_out.most_common()]
         listed = " and ".join([", ".join(phrases[:-1]), phrases[-1]] if len(phrases) > 1 else phrases)
         return f"read {self.read:,} {self.noun}; left out {listed or 'none'}"
 
