@@ -73,12 +73,6 @@ def test_every_text_ends_with_the_end_token(make: Callable[..., Path]) -> None:
     assert all(side[-1] == END for n in range(len(store)) for side in store.pair(n))
 
 
-def test_ids_are_views_of_the_memory_map(make: Callable[..., Path]) -> None:
-    store = Dataset.open(make())
-    source, _ = store.pair(7)
-    assert np.shares_memory(source, store.source.arrays[0])
-
-
 def test_lengths_are_those_of_the_ids(make: Callable[..., Path]) -> None:
     store = Dataset.open(make())
     assert store.target.lengths.tolist() == [len(store.pair(n)[1]) for n in range(len(store))]

@@ -50,13 +50,8 @@ class Column:
         return cls((ids,), np.cumsum(lengths, dtype=np.int64) - lengths, lengths.astype(np.int32))
 
     def ids(self, example: int) -> Ids:
-        """The ids of an example, not copied."""
-        start = int(self.starts[example])
-        for array in self.arrays:
-            if start < len(array):
-                break
-            start -= len(array)
-        return array[start : start + int(self.lengths[example])]
+        """The ids of an example."""
+        return self.gather(np.array([example]))
 
     def take(self, examples: Indices) -> Column:
         """A selection of examples, in the given order; no ids are read."""
@@ -121,7 +116,7 @@ class Dataset:
         return self.columns["text"]
 
     def pair(self, example: int) -> tuple[Ids, Ids]:
-        """Source and target ids of an example, each with </s>, not copied."""
+        """Source and target ids of an example, each with </s>."""
         return self.source.ids(example), self.target.ids(example)
 
     def take(self, examples: Indices) -> Dataset:
