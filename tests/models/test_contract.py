@@ -269,7 +269,7 @@ def test_a_training_pass_and_decoding_work_under_bf16_autocast(name: str, record
 
 
 def packed_batch(tokens: Tensor, segments: Tensor) -> Batch:
-    return Batch(tokens, None, tokens, tokens, segments, 0, np.zeros(0, np.int64))
+    return Batch(tokens, 0, np.zeros(0, np.int64), source=tokens, target_in=tokens, segments=segments)
 
 
 @pytest.mark.parametrize("name", GPTS)

@@ -20,7 +20,7 @@ KINDS = ["transformer", "transformer-rotary", "transformer-grouped", "gpt-llama"
 def make_batch(config: ModelConfig) -> Batch:
     torch.manual_seed(1)
     source, target = torch.randint(5, 40, (3, 6)), torch.randint(5, 40, (3, 6))
-    return Batch(source, None, target, target, None, 18, np.arange(3))
+    return Batch(target, 18, np.arange(3), source=source, target_in=target)
 
 
 def with_lora(kind: str) -> tuple[nn.Module, torch.Tensor, Batch]:
