@@ -108,7 +108,13 @@ def test_batches_of_few_shapes_are_trained_on(family: str, tmp_path: Path) -> No
         ({"train": {"updates": 10**6}}, "cpu", False),
         ({"train": {"updates": 10}}, "cuda", False),
         ({"model": {"family": "rnn"}, "train": {"updates": 10**6}}, "cuda", False),
+        ({"train": {"updates": 10**6, "precision": "bf16"}}, "cuda", True),
+        ({"train": {"updates": 10**6, "precision": "bf16", "packed": True}}, "cuda", True),
+        ({"train": {"updates": 10**6, "precision": "fp32", "packed": True}}, "cuda", False),
     ],
 )
-def test_compiling_is_for_long_runs_on_a_gpu(values: dict[str, Any], device: str, expected: bool) -> None:
+def test_compiling_is_for_long_runs_on_a_gpu(
+    values: dict[str, Any], device: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.kernels.is_available", lambda: True)
     assert uses_compile(Config.read(values), torch.device(device)) is expected

@@ -167,12 +167,14 @@ class Gradients:
 
 
 def uses_compile(config: Config, device: torch.device) -> bool:
-    """Whether torch.compile is used: `auto` means in long runs on a GPU, except for rnns."""
+    """Whether torch.compile is used: `auto` means in long runs on a GPU, except for rnns and packed pairs in fp32."""
     settings = config.train
     if settings.compile != "auto":
         return settings.compile == "yes"
     if settings.sharded:
         return False  # torch.compile with sharded weights is not tested
+    if settings.packed and not uses_bf16(settings, device):
+        return False  # without the kernel for packed sentences, almost every batch would be compiled again
     is_long = settings.updates * settings.batch_tokens * config.model.size >= MIN_WORK_TO_COMPILE
     return device.type == "cuda" and kernels.is_available() and is_long and config.model.family != "rnn"
 
@@ -203,9 +205,7 @@ def compile_blocks(model: nn.Module, *, dynamic: bool) -> None:
     torch._dynamo.config.cache_size_limit = MAX_VARIANTS
     # the compiled code must not assume equal lengths when a source and a target happen to have the same length
     torch.fx.experimental._config.use_duck_shape = False
-    if hasattr(
-        inductor.triton, "mix_order_reduction"
-    ):  # it would compile a kernel more for small batches, a minute each
+    if hasattr(inductor.triton, "mix_order_reduction"):  # it compiles one more kernel for small batches, for a minute
         inductor.triton.mix_order_reduction = False
     encode, decode, embed = (  # None: first for one shape
         torch.compile(part, dynamic=dynamic or None) for part in (_encode, _decode, Embedding.forward)
