@@ -132,6 +132,18 @@ def test_a_resumed_run_has_used_the_time_of_its_checkpoint(corpus: Path, tmp_pat
     assert all(entry["elapsed"] <= resumed.clock.spent for entry in entries)
 
 
+def test_a_run_that_continues_with_more_minutes_first_makes_updates(
+    corpus: Path, tmp_path: Path, ticking: Time
+) -> None:
+    first = timed(tmp_path, corpus, 0.05)
+    first.run(no_validation, ignore)
+    events: list[Event] = []
+    longer = timed(tmp_path, corpus, 0.06, updates=round(1.2 * first.progress.update))  # as `regard.train` counts them
+    longer.run(no_validation, events.append)
+    assert isinstance(next(e for e in events if isinstance(e, UpdateEvent | ValidationEvent)), UpdateEvent)
+    assert longer.finished
+
+
 def test_minutes_that_are_used_up_end_a_run_after_one_update(corpus: Path, tmp_path: Path) -> None:
     training = timed(tmp_path, corpus, 0.01)
     training.run(no_validation, ignore)

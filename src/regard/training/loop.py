@@ -316,14 +316,19 @@ class Training:
         path, messages = self._newest_checkpoint()
         if path is not None:
             self._load(path)
-        if self.config.train.minutes:  # the time of updates after the checkpoint counts, although they are lost
+        progress, settings = self.progress, self.config.train
+        if settings.minutes:  # the time of updates after the checkpoint counts, although they are lost
             entries = journal.read(self.folder / journal.FILE)
-            self.clock.spent = max([self.progress.elapsed, *(entry.get("elapsed", 0.0) for entry in entries)])
-            self.clock.prepared = self.progress.prepared
-        if self.progress.update and not self.finished:
-            messages.append(f"resumed at update {self.progress.update:,}")
-            if self.progress.finished_at:  # and continues to a later end
-                self.progress.finished_at = self.progress.validations_since_best = 0
+            self.clock.spent = max([progress.elapsed, *(entry.get("elapsed", 0.0) for entry in entries)])
+            self.clock.prepared = progress.prepared
+        if progress.update and not self.finished:
+            messages.append(f"resumed at update {progress.update:,}")
+            if progress.finished_at:  # and continues to a later end
+                progress.finished_at = progress.validations_since_best = 0
+                if settings.minutes:  # the same time is another position in the longer run
+                    progress.position = self.runtime.broadcast(self.clock.position())
+                    progress.next_validation = progress.position + settings.validate_every
+                    progress.next_save = progress.position + settings.save_every
         return messages
 
     @property
