@@ -119,6 +119,21 @@ def test_an_interrupt_before_the_first_update_returns_an_unfinished_run(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_continued_run_that_was_killed_while_it_was_scored_does_not_return_its_old_model(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    train(corpus, tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.training.train.final_scores", interrupted)
+        assert not train(corpus, tmp_path / "out", updates=20).finished
+    again = train(corpus, tmp_path / "out", updates=20)
+    assert again.is_new
+    assert [entry["update"] for entry in again.history if entry["kind"] == "finished"] == [10, 20]
+
+
 def test_seed_0_is_another_seed_than_1(corpus: Path, tmp_path: Path) -> None:
     losses = [train(corpus, tmp_path / str(seed), updates=1, seed=seed).history[0]["loss"] for seed in (0, 1)]
     assert losses[0] != losses[1]

@@ -359,7 +359,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
             training.run(lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all)
         if not training.finished:
             return Run(out, training.progress.update, finished=False, scores={}, signal=training.signal)
-    elif runtime.broadcast(runtime.is_main and _has_model(out, say)):
+    elif runtime.broadcast(runtime.is_main and _has_model(out, training.progress.update, say)):
         saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
         return Run(out, training.progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
     observe(ActivityEvent(training.progress.update, "scoring"))
@@ -403,8 +403,11 @@ def _identity(request: Request, data: Data) -> str:
     return "+".join([*data.identities, data.tokenizers.fingerprint]) + origin + "\n"
 
 
-def _has_model(out: Path, say: Say) -> bool:
-    """Whether the finished model exists and is intact."""
+def _has_model(out: Path, update: int, say: Say) -> bool:
+    """Whether the finished model exists and is intact; one from before the run was continued to `update` is not."""
+    finished = [entry["update"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
+    if finished and finished[-1] < update:
+        return False
     try:
         return MODEL in folders.verify(out, only=[MODEL])
     except FolderError as error:
