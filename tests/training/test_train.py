@@ -148,7 +148,7 @@ def test_a_run_whose_minutes_are_too_short_says_so_and_is_finished_with_honest_n
     first = train(corpus, out, "--minutes", "0.05")
     assert first.returncode == 0, first.stderr
     assert "0.05 minutes: a transformer" in first.stderr
-    assert "beside preparation and scoring, only 0% of an epoch fits into --minutes 0.05; --minutes" in first.stderr
+    assert re.search(r"only \d+% of an epoch fits into --minutes 0.05; --minutes \d+ would be enough", first.stderr)
     assert re.search(r"BLEU is [\d.]+: the model did not learn", first.stderr)
     updates = json.loads((out / "config.json").read_text())["train"]["updates"]
     assert (
