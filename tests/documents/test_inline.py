@@ -229,6 +229,11 @@ def test_alignments_of_unspaced_text_count_tokens_of_equal_length() -> None:
     assert through("Hello <b>world</b>", "你好世界", links) == "你好<b>世界</b>"
 
 
+def test_a_pair_ends_where_the_next_one_starts() -> None:
+    links = [(0, 0), (0, 2), (1, 1), (2, 2)]  # "one" is aligned to words on both sides of that of "two"
+    assert through("<b>one</b> <i>two</i> three", "A B C", links) == "<b>A</b> <i>B</i> C"
+
+
 def test_a_pair_that_crosses_another_opens_before_it_closes() -> None:
     pieces: list[Piece] = [Tag("[1", "open", "1"), "a ", Tag("[2", "open", "2"), "b", Tag("1]", "close", "1")]
     pieces += [" c", Tag("2]", "close", "2")]

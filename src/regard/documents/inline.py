@@ -268,16 +268,21 @@ class _Placement:
     def place(
         self, tags: Sequence[PlacedTag], closings: Mapping[int, int], numbers: range, low: int, high: int
     ) -> Iterator[tuple[int, PlacedTag]]:
-        """The tags with these numbers in the order of the target, with their positions, which are between two others.
+        """Yield the tags with these numbers in the order of the target, with their positions between `low` and `high`.
 
-        What is inside a pair stays inside, and what is outside stays outside.
+        What is inside a pair stays inside, and what is outside stays outside. A pair ends where the next one starts.
         """
         spans, number = [], numbers.start
         while number < numbers.stop:
             closing = closings.get(number, number)
             spans.append((*self.find_span(tags[number], tags[closing]), number, closing))
             number = closing + 1
-        for start, end, number, closing in sorted(spans):
+        spans.sort()
+        pair_starts = [start for start, end, *_ in spans if start < end]
+        for start, end, number, closing in spans:
+            next_pair = bisect_right(pair_starts, start)
+            if next_pair < len(pair_starts):
+                end = min(end, pair_starts[next_pair])
             start, end = (min(max(position, low), high) for position in (start, end))
             yield start, tags[number]
             if closing > number:
