@@ -264,6 +264,12 @@ def test_a_text_that_fits_only_without_its_tag_is_split() -> None:
     assert results[1].text == translator.translate(["the bird"], tag="<2fr>")[0].text
 
 
+def test_the_parts_of_a_long_sentence_are_as_long_with_a_tag() -> None:
+    translator, text = make(), "the bird sees a house " * 20
+    plain, tagged = (translator.translate([text], tag=tag)[0].parts for tag in ("", "<2fr>"))
+    assert len(tagged) <= len(plain) * LONGEST / (LONGEST - 2)
+
+
 def test_texts_may_come_from_a_generator() -> None:
     texts = ["the bird", "the house"]
     assert make().translate(text for text in texts) == make().translate(texts)

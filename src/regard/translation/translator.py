@@ -258,13 +258,16 @@ class Translator(LoadedModels):
 
     def _fit(self, part: TextPart, tag_text: str) -> list[TextPart]:
         """Split a part so that the model can read every piece with the tag before it."""
+        (tag_length,) = self._lengths([tag_text.rstrip()])  # its space belongs to the next token
+        limit = max(self.max_length - tag_length, 1)
 
         def measure(texts: Sequence[str]) -> list[int]:
-            return self._lengths(tag_text + text for text in texts)
+            """Lengths without the tag: those of pieces are added up, and each part has only one tag."""
+            return [length - tag_length for length in self._lengths(tag_text + text for text in texts)]
 
-        if not part.text or measure([part.text])[0] <= self.max_length:
+        if not part.text or measure([part.text])[0] <= limit:
             return [part]
-        first, *others = split_long_sentence(part.text, measure, min(self.max_length, SPLIT_LENGTH))
+        first, *others = split_long_sentence(part.text, measure, min(limit, SPLIT_LENGTH))
         return [first._replace(gap=part.gap), *others]
 
     def _lengths(self, texts: Iterable[str]) -> list[int]:
