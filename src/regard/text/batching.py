@@ -44,9 +44,7 @@ class Batch(NamedTuple):
     source: Tensor | None = None  # (B, S) ids, each sentence ended by </s>
     mask: Tensor | None = None  # (B, S) True for real tokens; None if there is no padding, and for packed pairs
     target_in: Tensor | None = None  # (B, T) ids, each sentence beginning with <s>
-    segments: Tensor | None = (
-        None  # the number of a token's text in its row, from 1; None if texts attend to each other
-    )
+    segments: Tensor | None = None  # each token's text, by its number in the row from 1; None: all attend to each other
     alignment: Tensor | None = None  # (B, T, S) target attention from word alignments; each row sums to 1 or 0
     # (B, N + 1) int32, of N packed pairs: where each sentence begins, and where the last one ends
     source_starts: Tensor | None = None
@@ -54,7 +52,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def of(cls, target_out: Ids, examples: Indices, **arrays: NDArray[Any] | None) -> Batch:
-        """A batch of numpy arrays, which are not copied."""
+        """A batch from numpy arrays, which are not copied; `arrays` are the other fields by name."""
         tensors: dict[str, Any] = {name: torch.from_numpy(array) for name, array in arrays.items() if array is not None}
         count = int((target_out != IGNORE_INDEX).sum())
         return cls(torch.from_numpy(target_out), count, examples, **tensors)
