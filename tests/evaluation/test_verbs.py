@@ -11,6 +11,7 @@ from regard.errors import ConfigError
 from regard.evaluation.evaluate import Evaluation
 from regard.evaluation.metrics import corpus_scores
 from tests.evaluation.systems import lines, worse, write
+from tests.translation.test_translator import make
 
 REFERENCE = lines(40, longest=14)
 HYPOTHESIS = worse(REFERENCE, 0.3, 2)
@@ -39,6 +40,11 @@ def test_a_comparison_names_systems_by_their_files(files: dict[str, Path]) -> No
     assert list(comparison.scores) == ["one", "two"]
     assert comparison.scores["two"]["bleu"].p_bootstrap is not None
     assert "two against one" in str(comparison)
+
+
+def test_a_loaded_model_has_its_name_as_path(files: dict[str, Path]) -> None:
+    comparison = regard.compare([make(), files["one"]], source=files["reference"], reference=files["reference"])
+    assert comparison.to_dict()["paths"] == {"model 1": "model 1", "one": str(files["one"])}
 
 
 @pytest.mark.parametrize("name", ["x.bogus", "x", "x.pdf"])

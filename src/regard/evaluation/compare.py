@@ -141,7 +141,8 @@ def compare(
 
     # Files first, so that their errors are found before anything is translated.
     for name, system in sorted(named.items(), key=lambda item: is_model(item[1])):
-        translations[name] = translate(system, test, device=device, beams=beams, config=config, progress=count)
+        outputs = translate(system, test, device=device, beams=beams, config=config, progress=count)
+        translations[name] = outputs._replace(path=name) if isinstance(system, Translator) else outputs
     return compare_translations({name: translations[name] for name in named}, test)
 
 
