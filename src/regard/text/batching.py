@@ -103,8 +103,8 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
 
 def _split_packed(batch: Batch, parts: int) -> list[Batch]:
     """Packed pairs as parts of about the same number of tokens."""
-    sides = [(batch.source, batch.source_starts), (batch.target_in, batch.target_starts)]
-    (source, source_starts), (target_in, target_starts) = cast(list[tuple[Tensor, Tensor]], sides)
+    source, target_in = cast(Tensor, batch.source), cast(Tensor, batch.target_in)
+    source_starts, target_starts = cast(Tensor, batch.source_starts), cast(Tensor, batch.target_starts)
     ends = (source_starts[0] + target_starts[0])[1:].tolist()
     bounds = [0, *sorted({1 + bisect_left(ends, ends[-1] * part / parts) for part in range(1, parts + 1)})]
     split = []
@@ -175,14 +175,8 @@ def collate_packed(
     target_in = np.roll(target_out, 1)
     target_in[target_starts[target_starts < length]] = special[1].start
     target_in[length:], target_out[length:] = special[1].pad, IGNORE_INDEX
-    return Batch.of(
-        target_out[None],
-        examples,
-        source=source[None],
-        target_in=target_in[None],
-        source_starts=source_starts[None],
-        target_starts=target_starts[None],
-    )
+    starts = {"source_starts": source_starts[None], "target_starts": target_starts[None]}
+    return Batch.of(target_out[None], examples, source=source[None], target_in=target_in[None], **starts)
 
 
 def _pack(

@@ -41,7 +41,7 @@ class Column:
     """One side of a corpus: the ids of every example."""
 
     arrays: tuple[Ids, ...]  # the ids of each prepared corpus
-    starts: Indices  # (N,) where it begins, counted through all arrays
+    starts: Indices  # (N,) where it begins in the concatenation of these arrays
     lengths: NDArray[np.int32]  # (N,) in tokens, </s> included
 
     @classmethod
@@ -65,14 +65,14 @@ class Column:
         """The id at an offset of each of these examples."""
         return self._at(self.starts[examples] + offsets)
 
-    def _at(self, places: Indices) -> Ids:
-        """The ids at places that are counted through all arrays."""
+    def _at(self, indices: Indices) -> Ids:
+        """The ids at these indices into the concatenation of all arrays."""
         if len(self.arrays) == 1:
-            return self.arrays[0][places]
-        ids, begin = np.zeros(places.shape, np.uint32), 0
+            return self.arrays[0][indices]
+        ids, begin = np.zeros(indices.shape, np.uint32), 0
         for array in self.arrays:
-            is_here = (begin <= places) & (places < begin + len(array))
-            ids[is_here] = array[places[is_here] - begin]
+            is_inside = (begin <= indices) & (indices < begin + len(array))
+            ids[is_inside] = array[indices[is_inside] - begin]
             begin += len(array)
         return ids
 

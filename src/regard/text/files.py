@@ -258,7 +258,7 @@ def one_line(text: str) -> str:
 
 
 def written_line(text: str) -> str:
-    """A translation as a line of a file, without NUL bytes: a model may write them, and no reader takes them."""
+    """A translation as one line of a file, without NUL bytes: a model may write them, but no reader accepts them."""
     return one_line(text.replace("\0", ""))
 
 

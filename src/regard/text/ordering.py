@@ -238,13 +238,7 @@ def _best_split(group: Indices, batch_tokens: int) -> tuple[float, list[Indices]
 
 
 def plan_shapes(
-    source: Lengths,
-    target: Lengths,
-    shapes: Sequence[Shape],
-    *,
-    seed: int,
-    epoch: int,
-    examples: Indices | None = None,
+    source: Lengths, target: Lengths, shapes: Sequence[Shape], *, seed: int, epoch: int, examples: Indices | None = None
 ) -> BatchPlan:
     """Batches that all have one of these shapes; the order is a function of (seed, epoch).
 

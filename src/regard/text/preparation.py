@@ -244,14 +244,13 @@ class ChunkEncoder:
         encoded = [encode(column) for encode, column in zip(self._plain, columns[:sides], strict=True)]
         reasons[kept] = judge_lengths([lengths - 1 for _, lengths in encoded], cleaning)
         fits = reasons[kept] == KEPT
-        plain = list(zip(encoded, columns, strict=False))
         if len(columns) > sides:
             encoded.append(self._encode_alignments(columns))
         for variant in range(1, self._settings.variants + 1):
-            for side, (without_dropout, column) in enumerate(plain):
-                encoded.append(self._encode_variant(column, without_dropout, side, variant, number))
+            for side in range(sides):
+                encoded.append(self._encode_variant(columns[side], encoded[side], side, variant, number))
         kinds = [np.dtype(kind).newbyteorder("<") for kind in self._settings.columns.values()]
-        typed = [(ids.astype(kind), lengths) for (ids, lengths), kind in zip(encoded, cycle(kinds), strict=False)]
+        typed = [(ids.astype(kind), lengths) for (ids, lengths), kind in zip(encoded, cycle(kinds))]
         selected = [_select(column, fits) for column in typed]
         return EncodedChunk(reasons, chunk.digests, list(map(Counter, chunk.scripts)), selected)
 

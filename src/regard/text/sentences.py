@@ -99,7 +99,7 @@ def text_problem(text: str) -> str:
 
 
 def text_list(texts: Iterable[str], function: str) -> list[str]:
-    """The texts as a list; anything but an iterable of texts is an error, which names the function that takes it."""
+    """The texts as a list; an InputError that names the `function` they were passed to if they are not texts."""
     example = f'{function} takes a list of texts, such as ["A bird."]'
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise InputError(f"{example}: put a single text in brackets")

@@ -468,7 +468,7 @@ class CorpusEncoder:
 
 
 def spans(starts: NDArray[np.int64], lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """The places of slices of an array, one slice after the other."""
+    """The indices of the elements of slices of an array, one slice after the other."""
     ends = np.cumsum(lengths, dtype=np.int64)
-    places: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
-    return places + np.arange(len(places))
+    offsets: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
+    return offsets + np.arange(len(offsets))
