@@ -82,7 +82,7 @@ class Page(Report):
 
 
 def check_page(path: str | Path) -> None:
-    """Raise a ConfigError if this is no name of a web page."""
+    """Raise a ConfigError unless a path ends in .html or .htm."""
     if Path(path).suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"{path} will be a web page: give it a name that ends in .html")
 

@@ -15,10 +15,10 @@ KINDS = {"prepared": "prepared corpus", "corpora": "download", "ctranslate2": "c
 
 @dataclass(frozen=True)
 class CacheReport(Report):
-    """The entries of the cache (kind, path, bytes, seconds since 1970), and whether they were deleted."""
+    """The entries of the cache, and whether they were deleted."""
 
     folder: Path
-    entries: list[dict[str, Any]]
+    entries: list[dict[str, Any]]  # kind, path, bytes, and when it was modified, in seconds since 1970
     deleted: bool
 
     @property
@@ -33,8 +33,8 @@ class CacheReport(Report):
             size, date = with_unit(entry["bytes"], "B"), time.strftime("%F", time.localtime(entry["modified"]))
             rows.append((KINDS[entry["kind"]], Path(entry["path"]).name, size, date))
         total = with_unit(self.bytes, "B")
-        total = f"freed {total}" if self.deleted else f"{total} can be freed"
-        return [Table(("kind", "name", "size", "modified"), rows, f"{self.folder}: {total}")]
+        title = f"{self.folder}: freed {total}" if self.deleted else f"{self.folder}: {total} can be freed"
+        return [Table(("kind", "name", "size", "modified"), rows, title)]
 
     def to_dict(self) -> dict[str, Any]:
         return {"folder": str(self.folder), "bytes": self.bytes, "deleted": self.deleted, "entries": self.entries}

@@ -6,12 +6,12 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from regard.documents.languages import Languages, find_language
 from regard.documents.outcome import Entry
@@ -49,6 +49,7 @@ class Options:
     unreadable: Unreadable | None = None  # collects the lines that cannot be read; None: errors are raised
 
 
+Line = str | DataError  # the error of a line that cannot be read
 Reader = Callable[[BinaryIO, str, Options], Iterator[Pair]]
 
 
@@ -107,7 +108,7 @@ def format_of(path: str | Path) -> str | None:
 
 
 def _read_file(file: Path, known: str | None, options: Options) -> Iterator[Pair]:
-    """The pairs of a file that holds both sides; an unknown format is refused before the first of them."""
+    """Read the pairs of a file with both sides. A wrong format is an error of this call, not of the first pair."""
     if known == "text":
         raise DataError(f"{display_name(file)} is one text, and pairs need two: give the target's file as well")
     known = known or format_of(file) or ("tsv" if str(file) == "-" else None)
@@ -161,20 +162,21 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
             if isinstance(one, str) and isinstance(other, str):
                 yield Pair(one, other, Origin(names[0], number))
                 continue
-            name, error = (names[0], one) if isinstance(one, DataError) else (names[1], cast(DataError, other))
+            sides_read = zip(names, (one, other), strict=True)
+            name, error = next((name, line) for name, line in sides_read if isinstance(line, DataError))
             if options.unreadable is None:
                 raise error
             options.unreadable.append((Origin(name, number), error))
 
 
 def _unequal(
-    names: tuple[str, str],
-    sides: tuple[Iterator[str | DataError], Iterator[str | DataError]],
+    names: Sequence[str],
+    sides: Sequence[Iterator[Line]],
     count: int,
-    following: tuple[str | DataError | None, str | DataError | None],
+    following: Sequence[Line | None],
     options: Options,
 ) -> DataError:
-    """The error for two texts of which one ends after `count` lines; what cannot be read or is empty comes first."""
+    """The error for two texts of which one ends after `count` lines; an unreadable line or an empty file goes first."""
     if options.unreadable:
         return options.unreadable[0][1]
     shorter, longer = (0, 1) if following[0] is None else (1, 0)

@@ -217,12 +217,14 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
     if not tags:  # finding the words of both texts would take half the time of a document without tags
         return [piece for piece in (extracted.leading, target, extracted.trailing) if piece]
     closings = _match_pairs(tags)
-    placement = _Placement(extracted.text, target, (closings is not None and alignment) or [])
+    if closings is None:
+        closings, alignment = {}, None
+    placement = _Placement(extracted.text, target, alignment or [])
     starts = [*(token.start for token in placement.target), len(target)]
     in_order = iter([placed for placed in tags if placed.takes_values_in_order])
     positions = [
         (starts[position], next(in_order) if placed.takes_values_in_order else placed)
-        for position, placed in placement.place(tags, closings or {}, range(len(tags)), 0, len(placement.target))
+        for position, placed in placement.place(tags, closings, range(len(tags)), 0, len(placement.target))
     ]
     pieces: list[Piece] = [extracted.leading]
     end = 0
@@ -235,7 +237,7 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
 
 
 def _match_pairs(tags: Sequence[PlacedTag]) -> dict[int, int] | None:
-    """The number of the closing tag of each opening tag that has one; None if pairs cross or are nested too deeply."""
+    """{index of an opening tag: index of its closing tag}; None if pairs cross or are nested too deeply."""
     closings, unclosed = dict[int, int](), list[int]()
     for number, placed in enumerate(tags):
         if placed.tag.side == "open":

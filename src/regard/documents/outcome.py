@@ -58,7 +58,7 @@ class Outcome:
                 self.missing.append((where, term.source))
 
     def add(self, counts: Mapping[str, Any]) -> None:
-        """Add the counts of a later part, by their names."""
+        """Add the counts of a later part of the text, given as the fields of its outcome."""
         for name, value in counts.items():
             total = getattr(self, name) + (Counter(value) if isinstance(value, dict) else value)
             setattr(self, name, total[:MAX_LISTED] if isinstance(total, list) else total)

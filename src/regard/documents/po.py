@@ -162,7 +162,7 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
 
 
 def _split_lines(text: str, is_format: bool) -> list[list[Piece]]:
-    """The words and tags of each line; a line break inside a tag ends no line."""
+    """The pieces of each line of a text; line breaks inside a tag do not split it."""
     lines: list[list[Piece]] = [[]]
     for piece in split_tags(text, format_string=is_format):
         first, *rest = [piece] if isinstance(piece, Tag) else piece.split("\n")

@@ -92,7 +92,7 @@ def _parse_unit(unit: Unit, variants: list[Variant], languages: Languages | None
 def _write(
     unit: Unit, source: Variant, target: Variant | None, language: str, translations: Sequence[Sequence[Piece]]
 ) -> str:
-    """The unit with a new translation, in the target if there is one, else in a variant of its own."""
+    """The unit with a new translation: in the target if there is one, otherwise in a new variant."""
     new = f"<{unit.prefix}seg>{write_pieces(translations[0])}</{unit.prefix}seg>"
     if target is not None:
         start, inside, segment = target.element.start, target.element.inside, target.segment

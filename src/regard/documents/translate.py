@@ -137,7 +137,7 @@ def translate_lines(
 
 
 def _with_tags(bare: Extracted, result: Result, model_tags: Collection[str]) -> Result:
-    """The translation of a text without tags, with its tags."""
+    """Insert the tags of a text into its translation and the alternatives."""
     before = sum(bare.text.startswith(tag) for tag in model_tags)  # a word that alignments do not count
     links = result.alignment and [(source + before, target) for source, target in result.alignment]
     alternatives = [

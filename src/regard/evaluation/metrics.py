@@ -51,7 +51,7 @@ class Score(NamedTuple):
 
 
 Bucket = dict[str, Any]
-"""A score of the sentences or words in a range, with its 95 % bootstrap interval, as in JSON."""
+"""The score of a range (`from`, `to`) of lengths or frequencies, with its 95 % bootstrap interval (`low`, `high`)."""
 
 
 def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = None, **options: Any) -> Any:
@@ -111,7 +111,8 @@ def corpus_scores(
         try:
             result = metric.corpus_score(texts, lists, n_bootstrap=RESAMPLES if interval else 1)
         except TypeError:  # sacreBLEU cannot average the samples when some of them score zero; its paired test can
-            [scores[name]], _ = paired_tests(name, [texts], lists, ["bootstrap"], **options)
+            system_scores, _ = paired_tests(name, [texts], lists, ["bootstrap"], **options)
+            scores[name] = system_scores[0]
             continue
         scores[name] = Score(float(result.score), str(metric.get_signature()))
         if interval:
@@ -226,7 +227,8 @@ def by_frequency(
     random, size = np.random.default_rng(SEED), len(counts)
     samples = [np.bincount(random.integers(size, size=size), minlength=size) for _ in range(RESAMPLES)]
     low, high = np.quantile([f1(np.tensordot(sample, counts, 1)) for sample in samples], [0.025, 0.975], axis=0)
-    correct, translated, expected = totals = counts.sum(0)
+    totals = counts.sum(0)
+    correct, translated, expected = totals
     columns = {
         "words": expected.astype(int),  # in the reference
         "precision": correct / np.maximum(translated, 1),

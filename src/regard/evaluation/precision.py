@@ -42,9 +42,10 @@ def use_engine(
         if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
             say(slow)
         return precision
-    cost, is_worse = int8_cost(translator, Path(folder), say, progress), True
-    measured = f"{folder} has no {VALIDATION} to measure it on"
-    if cost is not None:
+    cost = int8_cost(translator, Path(folder), say, progress)
+    if cost is None:
+        is_worse, measured = True, f"{folder} has no {VALIDATION} to measure it on"
+    else:
         is_worse = cost["int8"] < cost["fp32"] and cost["p"] is not None and cost["p"] < SIGNIFICANCE
         p = "" if cost["p"] is None else f" (p = {cost['p']:.3f})"
         on = f"{cost['sentences']:,} validation sentences"

@@ -25,7 +25,7 @@ System = str | Path | Translator  # a model folder, several joined by `+`, a fil
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """References, and perhaps sources, with one line for each sentence; and how translations of them are scored."""
+    """A test set: references and optional sources, line by line, and the options of the metrics."""
 
     references: Sequence[Sequence[str]]
     sources: Sequence[str] | None = None

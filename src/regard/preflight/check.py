@@ -156,7 +156,8 @@ def check_pairs(
 def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     """The pairs in lists of `CHUNK_SIZE`."""
     stream = iter(pairs)
-    return iter(lambda: list(islice(stream, CHUNK_SIZE)), [])
+    while chunk := list(islice(stream, CHUNK_SIZE)):
+        yield chunk
 
 
 def find_wrong_languages(splits: dict[str, Split]) -> None:
@@ -193,7 +194,7 @@ def shorten(text: str) -> str:
 
 
 class Leaks:
-    """Held-out pairs with the first training pair that each is like; iterate over it when all of train was read."""
+    """Held-out pairs that are also in train: pass all training pairs to `look_up`, then iterate over the matches."""
 
     def __init__(self, held_out: Mapping[str, Sequence[Pair]]) -> None:
         self.held_out = [

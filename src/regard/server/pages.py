@@ -14,10 +14,7 @@ POLICY = (
 )
 PARTS = {
     "/": ("text/html", ["server/page/index.html"]),
-    "/page.css": (
-        "text/css",
-        ["inspection/page/page.css", "inspection/page/inspector.css", "server/page/serve.css"],
-    ),
+    "/page.css": ("text/css", ["inspection/page/page.css", "inspection/page/inspector.css", "server/page/serve.css"]),
     "/page.js": (
         "text/javascript",
         [

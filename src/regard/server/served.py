@@ -105,7 +105,7 @@ def load_served(argument: str, device: str, engine: str, precision: str) -> Serv
 
 
 def split_argument(argument: str) -> tuple[str, str]:
-    """The name and the folder of FOLDER or NAME=FOLDER."""
+    """The name and the folder of an argument of `regard serve`: FOLDER or NAME=FOLDER."""
     if not Path(argument).exists() and (match := NAMED.fullmatch(argument)):
         return match[1], match[2]
     return split_folders(argument)[0].resolve().name, argument

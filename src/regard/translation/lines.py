@@ -99,7 +99,7 @@ class LineJob:
             added["error"] = problem
         else:
             values = result.to_dict()
-            values["alternatives"] = [{"text": x.text, "score": x.score} for x in result.alternatives]
+            values["alternatives"] = [{"text": other.text, "score": other.score} for other in result.alternatives]
             added |= {name: values[name] for name in self.names}
         new = {name: value for name, value in added.items() if name not in line.fields}
         text = json.dumps(new, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8

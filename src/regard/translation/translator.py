@@ -304,7 +304,7 @@ class Translator(LoadedModels):
             hypotheses = self.engine.search(sources, options.search, encoded)
         except NotFiniteError as error:
             raise NotFiniteError(error.sentence, batch[error.sentence].text) from None
-        candidates = [[self._to_result(one, options.first) for one in of_sentence] for of_sentence in hypotheses]
+        candidates = [[self._to_result(hypothesis, options.first) for hypothesis in beam] for beam in hypotheses]
         aligned = [(row, 0) for row in range(len(batch)) if options.align]
         lacking = [  # (row, rank) of translations without some of their terms; attention shows where these belong
             (row, rank)
@@ -375,7 +375,7 @@ class Translator(LoadedModels):
 
 
 def _aligned(result: Result, traced: Trace, tag_words: int, first: int | None) -> Result:
-    """A result with its alignment; the words of a tag and of a language code are not words of the texts."""
+    """Add the alignment to a result; the words of a tag and of a language code do not count as words of the texts."""
     code_words = 0 if first is None or first in traced.special.textless else 1
     links = [(i - tag_words, j - code_words) for i, j in alignment.extract_alignment(traced)]
     links = [(i, j) for i, j in links if i >= 0 and j >= 0]
