@@ -173,7 +173,7 @@ def test_a_system_that_gets_almost_nothing_right_still_has_an_interval() -> None
 
 
 def test_references_of_another_number_of_lines_are_refused() -> None:
-    with pytest.raises(DataError, match="reference 2 has 1 lines and the translation 2"):
+    with pytest.raises(DataError, match="reference 2 has 1 line and the translation 2"):
         corpus_scores(["a", "b"], ["a", "b"], ["a"])
 
 
