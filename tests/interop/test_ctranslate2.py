@@ -126,6 +126,16 @@ def test_special_tokens_are_never_generated(tmp_path: Path) -> None:
     assert tokens(ours) == tokens(theirs)
 
 
+def test_ctranslate2_leaves_torch_its_threads(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        both(random_folder(tmp_path / "model"))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_several_results_are_different_and_the_best_comes_first(tmp_path: Path) -> None:
     _, theirs = both(random_folder(tmp_path / "model"), beams=4, results=3)
     for found in theirs:

@@ -81,10 +81,12 @@ class CTranslate2Engine:
             with atomic_folder(self.converted, force=True) as new:
                 convert(model, tokenizers, new)
         # Each thread translates a part of a batch: threads that share every matrix product wait for each other.
-        self._threads = torch.get_num_threads() if device == "cpu" else 1
+        threads = torch.get_num_threads()
+        self._threads = threads if device == "cpu" else 1
         self._translator = ctranslate2.Translator(
             str(self.converted), device, compute_type=compute_type, inter_threads=self._threads, intra_threads=1
         )
+        torch.set_num_threads(threads)  # CTranslate2 has set it to intra_threads: both use OpenMP
         self._torch_engine, self._settings = torch_engine, torch_engine.settings
         self._source = _vocabulary(tokenizers.source, model.config.vocabulary)
         self._target = _vocabulary(tokenizers.target, model.config.target_vocabulary_size)
