@@ -115,7 +115,7 @@ def test_a_distillation_with_other_options_is_refused(
 ) -> None:
     files = {name: corpus / changed[name] for name in ("target", "also") if name in changed}
     options = {"precision": "fp32"} | changed | files
-    with pytest.raises(regard.FolderError, match="holds another run, or translations of another teacher or source"):
+    with pytest.raises(regard.FolderError, match="holds another run, or translations of another teacher or other text"):
         distill(corpus, student.folder, **options)
 
 
@@ -124,6 +124,13 @@ def test_fresh_discards_the_translations_and_the_run(student: regard.Run, corpus
     shutil.copytree(student.folder, tmp_path / "run")
     assert distill(corpus, tmp_path / "run", precision="fp32", beams=1, fresh=True).finished
     assert len(list((tmp_path / "run").glob(f"{module.TEXTS}*"))) == 1
+
+
+def test_a_blank_source_is_refused_before_anything_is_written(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "blank").write_text("\n \n")
+    with pytest.raises(regard.DataError, match="blank has no text to translate"):
+        regard.distill(corpus / "teacher", tmp_path / "blank", out=tmp_path / "run", config=CONFIG)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

@@ -152,7 +152,7 @@ def test_a_run_whose_minutes_are_too_short_says_so_and_is_finished_with_honest_n
     assert re.search(r"BLEU is [\d.]+: the model did not learn", first.stderr)
     updates = json.loads((out / "config.json").read_text())["train"]["updates"]
     assert (
-        f"| updates | {updates}, the last in epoch 1; as many as fitted into 0.05 minutes |"
+        f"| updates | {updates}, the last in epoch 1; as many as fitted into --minutes 0.05 |"
         in (out / "card.md").read_text()
     )
     again = train(corpus, out, "--minutes", "0.05")

@@ -40,7 +40,7 @@ def model_card(training: Training, scores: Mapping[str, Any], request: Request, 
     is_best, metric = kept == progress.best_update, METRICS.get(settings.metric, settings.metric)
     choice = f"the best by {metric}" if is_best else "the last intact checkpoint"
     average = f", exponential moving average with decay {settings.ema_decay:g}" if settings.ema_decay else ""
-    minutes = f"; as many as fitted into {settings.minutes:g} minutes" if settings.minutes else ""
+    minutes = f"; as many as fitted into --minutes {settings.minutes:g}" if settings.minutes else ""
     data_rows = {
         "training text": "<br>".join(map(_describe, corpora)),
         "cleaning": "<br>".join(filter(None, cleaning)),

@@ -16,7 +16,7 @@ from typing import Any
 from regard import folders
 from regard.config import CONFIG, load_config, run_values, split_folders
 from regard.devices import find_device
-from regard.errors import ConfigError, FolderError
+from regard.errors import ConfigError, DataError, FolderError
 from regard.evaluation.metrics import sentence_scores
 from regard.evaluation.precision import use_engine
 from regard.interop.ctranslate2 import unsupported_reason
@@ -96,7 +96,11 @@ def distill(
     check_request(Request((), valid_pair and text_files(settings, *valid_pair, **options), out, settings, call=""))
     for path in teachers:
         folders.check_apart(out, path)
-    lines = sum(1 for files in corpora for _ in files.read())  # finds errors before the translation, not after hours
+    lines = characters = 0
+    for row in chain.from_iterable(files.read() for files in corpora):  # finds errors now, not after hours
+        lines, characters = lines + 1, characters + len(row[0].strip())
+    if not characters:
+        raise DataError(f"{source} has no text to translate")
     beams = beams or load_config(teachers[0]).decode.beams
     identity = repr((origin_checksums(teachers), [files.identity() for files in corpora], beams, precision, PART_LINES))
     texts = out / f"{TEXTS}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
@@ -106,6 +110,7 @@ def distill(
             if valid is None:
                 say("without --valid the student is scored on held-out translations of the teacher")
             if len(list(texts.glob("*.jsonl"))) * PART_LINES < lines:
+                say(f"translating {lines:,} lines with {teacher}")
                 translator = _load_teacher(teacher, device, precision, say)
                 _translate_parts(corpora, texts, translator, beams, lines, observe)
     except KeyboardInterrupt:
@@ -139,8 +144,8 @@ def _check_folder(out: Path, texts: Path, *, fresh: bool) -> None:
             folders.delete(path)
     elif texts not in known and (known or (out / CONFIG).exists()):
         raise FolderError(
-            f"{out} holds another run, or translations of another teacher or source, or with another beam size or "
-            "precision: choose another --out, or start over with --fresh"
+            f"{out} holds another run, or translations of another teacher or other text (--also included), or with "
+            "another beam size or precision: choose another --out, or start over with --fresh"
         )
 
 

@@ -91,7 +91,8 @@ class LineJob:
         self.outcome.count_terms(self.lines, result.terms)
         if not self.jsonl:
             texts = [result.text, *(other.text for other in result.alternatives)]
-            return written_line(texts[0]) if len(texts) == 1 else "\t".join(" ".join(text.split()) for text in texts)
+            lines = [written_line(text) for text in texts]
+            return lines[0] if len(lines) == 1 else "\t".join(" ".join(line.split()) for line in lines)
         if not line.raw and not problem:
             return ""
         added: dict[str, Any] = {"translation": result.text}
