@@ -132,21 +132,22 @@ class Search:
         Sentences without active hypotheses leave the batch. Returns the state, a tuple of tensors with one row for each
         sentence, of those that stay; None if no hypothesis is active.
         """
-        slots, sentences = len(self.tokens) // len(self.sentences), torch.arange(len(tokens), device=tokens.device)
-        own = torch.arange(tokens.shape[1], device=tokens.device).clamp(max=slots - 1)
-        old_rows = sentences[:, None] * slots + torch.where(active, parents, own)
+        slots = len(self.tokens) // len(self.sentences)  # hypotheses of a sentence before this step
+        first_rows = slots * torch.arange(len(tokens), device=tokens.device)[:, None]
+        same_slot = torch.arange(tokens.shape[1], device=tokens.device).clamp(max=slots - 1)  # of inactive hypotheses
+        parent_rows = first_rows + torch.where(active, parents, same_slot)
         # One device-to-host copy for all that Python needs of this step.
-        *host, is_active = torch.cat([old_rows, active.any(1, keepdim=True)], 1).T.tolist()
-        if not any(is_active):
+        sentences = torch.cat([parent_rows, active.any(1, keepdim=True)], 1).tolist()
+        remaining = [number for number, (*_, is_active) in enumerate(sentences) if is_active]
+        if not remaining:
             return None
-        stay = [row for row, some in enumerate(is_active) if some]
-        if len(is_active) - len(stay) < REMOVED_SHARE * len(is_active):
-            stay = list(range(len(is_active)))
-        rows = [column[row] for row in stay for column in host]
-        if len(stay) < len(is_active):
-            index = torch.tensor(stay, device=tokens.device)
+        if len(sentences) - len(remaining) < REMOVED_SHARE * len(sentences):  # too few have ended to be worth a copy
+            remaining = list(range(len(sentences)))
+        rows = [row for number in remaining for row in sentences[number][:-1]]
+        if len(remaining) < len(sentences):
+            index = torch.tensor(remaining, device=tokens.device)
             tokens, state, self.memories = tree_map(lambda x: x.index_select(0, index), (tokens, state, self.memories))
-            self.sentences = [self.sentences[sentence] for sentence in stay]
+            self.sentences = [self.sentences[number] for number in remaining]
         self._reorder(rows)
         self.next_tokens = tokens.flatten()
         self.tokens = torch.cat([self.tokens, self.next_tokens[:, None]], 1)
