@@ -145,17 +145,17 @@ def test_a_size_is_chosen_said_and_kept_on_another_machine(corpus: Path) -> None
 
 def test_a_run_whose_minutes_are_too_short_says_so_and_is_finished_with_honest_numbers(corpus: Path) -> None:
     out = corpus / "minutes"
-    first = train(corpus, out, "--minutes", "0.05")
+    first = train(corpus, out, "--minutes", "0.01")
     assert first.returncode == 0, first.stderr
-    assert "0.05 minutes: a transformer" in first.stderr
-    assert re.search(r"only \d+% of an epoch fits into --minutes 0.05; --minutes \d+ would be enough", first.stderr)
+    assert "0.01 minutes: a transformer" in first.stderr
+    assert re.search(r"only \d+% of an epoch fits into --minutes 0.01; --minutes \d+ would be enough", first.stderr)
     assert re.search(r"BLEU is [\d.]+: the model did not learn", first.stderr)
     updates = json.loads((out / "config.json").read_text())["train"]["updates"]
     assert (
-        f"| updates | {updates}, the last in epoch 1; as many as fitted into --minutes 0.05 |"
+        f"| updates | {updates}, the last in epoch 1; as many as fitted into --minutes 0.01 |"
         in (out / "card.md").read_text()
     )
-    again = train(corpus, out, "--minutes", "0.05")
+    again = train(corpus, out, "--minutes", "0.01")
     assert again.returncode == 0, again.stderr
     assert f"was finished at update {updates}: there is nothing left to do" in again.stderr
 

@@ -362,6 +362,8 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     elif runtime.broadcast(runtime.is_main and _has_model(out, training.progress.update, say)):
         saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
         return Run(out, training.progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
+    else:
+        say(f"resumed at update {training.progress.update:,}, which was the last; the model is scored and saved")
     observe(ActivityEvent(training.progress.update, "scoring"))
     scores = _finish(request, training, valid_set, say) if runtime.is_main else {}
     runtime.barrier()
